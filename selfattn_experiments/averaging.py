@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from selfattn.errors import UserError
-from selfattn_tasks.checkpoints import Distinct, criterion, is_weight, model_flags, read
+from selfattn_tasks.checkpoints import (
+    Distinct,
+    criterion,
+    is_weight,
+    model_flags,
+    read,
+    save_interval,
+    updates,
+)
 
 _PATTERNS = {
     "epoch": re.compile(r"checkpoint(\d+)\.pt"),
@@ -23,7 +31,8 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
     Args:
         folder: the run's ``--save-dir``.
         count: how many.
-        by: ``"epoch"`` for ``checkpointN.pt``, ``"update"`` for ``checkpoint_E_N.pt``.
+        by: ``"epoch"`` for ``checkpointN.pt``, ``"update"`` for ``checkpoint_E_N.pt``, and for
+            ``checkpointN.pt`` of the same interval: where an epoch ends, fairseq writes only these.
 
     Returns:
         *count* files, the oldest first.
@@ -36,18 +45,50 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"--dir {folder} is not a folder")
-    matches = [(_PATTERNS[by].fullmatch(path.name), path) for path in folder.iterdir()]
-    found = sorted((int(match.group(1)), path) for match, path in matches if match)
+    found = _named(folder, by)
+    if by == "update":
+        found = sorted(found + _ends_of_epochs(folder, found, count))
     if len(found) < count:
-        name, flag = {
-            "epoch": ("checkpointN.pt", "--keep-last-epochs"),
-            "update": ("checkpoint_EPOCH_UPDATE.pt", "--keep-interval-updates"),
+        name, flags = {
+            "epoch": ("checkpointN.pt", f"with --keep-last-epochs {count}"),
+            "update": (
+                "checkpoint_EPOCH_UPDATE.pt",
+                f"with --keep-interval-updates {count} and without --no-epoch-checkpoints",
+            ),
         }[by]
         raise UserError(
             f"--last is {count}, but {folder} holds {len(found)} checkpoints by {by} ({name}): "
-            f"give less, or train with {flag} {count}"
+            f"give less, or train {flags}"
         )
     return [path for _, path in found[-count:]]
+
+
+def _named(folder: Path, by: str) -> list[tuple[int, Path]]:
+    matches = [(_PATTERNS[by].fullmatch(path.name), path) for path in folder.iterdir()]
+    return sorted((int(match.group(1)), path) for match, path in matches if match)
+
+
+def _ends_of_epochs(
+    folder: Path, found: Sequence[tuple[int, Path]], count: int
+) -> list[tuple[int, Path]]:
+    """Ends of epochs that are due by update, too, among the newest ``count``."""
+    epochs = [path for _, path in reversed(_named(folder, "epoch"))]
+    newest = [path for _, path in found[-1:]] + epochs
+    interval = save_interval(read(newest[0])) if newest else 0
+    ends: list[tuple[int, Path]] = []
+    for path in epochs if interval else ():
+        update = update_of(path)
+        if len(found) >= count and update < found[-count][0] or len(ends) == count:
+            break
+        if update % interval == 0:
+            ends.append((update, path))
+    return ends
+
+
+def update_of(path: Path) -> int:
+    """How many updates had been done when a checkpoint was saved."""
+    match = _PATTERNS["update"].fullmatch(path.name)
+    return int(match.group(1)) if match else updates(path)
 
 
 def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:

@@ -313,6 +313,12 @@ def criterion(state: dict[str, Any]) -> str | None:
     return found.get("_name") or flags(state).get("criterion")
 
 
+def save_interval(state: dict[str, Any]) -> int:
+    """After how many updates a checkpoint by update was due in training; 0: there were none."""
+    found = _plain((state.get("cfg") or {}).get("checkpoint")) or flags(state)
+    return max(0, int(found.get("save_interval_updates") or 0))
+
+
 def _plain(found: Any) -> dict[str, Any]:
     """What fairseq stores of a part: a dictionary, or a namespace where it has no dataclass."""
     return dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})

@@ -6,9 +6,10 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from selfattn.errors import UserError
 
@@ -135,4 +136,13 @@ def sha256_of(path: Path, seen: Callable[[int], object] = lambda count: None) ->
         while block := file.read(1 << 20):
             digest.update(block)
             seen(len(block))
+    return digest.hexdigest()
+
+
+def digest_of(sentences: Sequence[Any]) -> str:
+    """The SHA-256 of sentences; blanks at the end of a translation, which no score sees, aside."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        text = sentence.rstrip() if isinstance(sentence, str) else repr(sentence)
+        digest.update(text.encode() + b"\n")
     return digest.hexdigest()

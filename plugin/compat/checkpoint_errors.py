@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
-from fairseq.models import BaseFairseqModel
+from fairseq.models import BaseFairseqModel, FairseqLanguageModel
 from fairseq.trainer import Trainer
 
 from selfattn.config import CONFIGS
@@ -150,11 +150,34 @@ def check_paths(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any
                 raise UserError(f"--path {filename} is a folder; give a file in it, such as {best}")
             if not PathManager.isfile(filename):
                 raise UserError(f"the checkpoint {filename} does not exist")
-    found = original(filenames, *args, **kwargs)
+    try:
+        found = original(filenames, *args, **kwargs)
+    except OSError as error:
+        if call.arguments["num_shards"] == 1:
+            raise
+        shards = call.arguments["num_shards"]
+        raise UserError(
+            f"--checkpoint-shard-count {shards} does not fit --path: {error}"
+        ) from error
     if len(filenames) > 1:
         seen = checkpoints.Distinct()
         for model, filename in zip(found[0], filenames, strict=True):
             seen.add(model.state_dict(), filename)
+    return found
+
+
+@wrap(checkpoint_utils, "load_model_ensemble")
+def check_language_model(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
+    """Say that ``--lm-path`` names another model than one of language.
+
+    Break: fairseq_cli/generate.py, the only one to load models of no task, ends in a traceback in
+    the first batch.
+    """
+    found = original(filenames, *args, **kwargs)
+    for model in found[0] if kwargs.get("task", found) is None else ():
+        if not isinstance(model, FairseqLanguageModel):
+            kind = type(model).__name__
+            raise UserError(f"--lm-path {filenames[0]} holds {kind}, which is no language model")
     return found
 
 

@@ -1,5 +1,6 @@
 """Flags: values that are refused, and defaults that commands need."""
 
+import itertools
 import json
 import math
 import os
@@ -22,6 +23,7 @@ from selfattn_tasks.srl.prepare import LABELS
 from .._flags import option
 from ._patch import check_flags, wrap
 from .literals import literal
+from .search import check_search
 
 # How names of what validations log end, by what is better: more or less of it.
 _SCORES = (
@@ -39,7 +41,10 @@ _RANGES: dict[str, tuple[int, float]] = {
         (1, math.inf),
     ),
     **dict.fromkeys(("lr", "warmup_updates", "num_workers"), (0, math.inf)),
-    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0, _BELOW_1)),
+    **dict.fromkeys(
+        "dropout attention_dropout activation_dropout encoder_layerdrop decoder_layerdrop".split(),
+        (0, _BELOW_1),
+    ),
     "label_smoothing": (0, 1),
     "seed": (0, 2**32 - 1),
 }
@@ -50,6 +55,7 @@ _TASKS = {  # of criterions that read what only these tasks put into a batch
     "sentence_relatedness": "sentences",
 }
 _CRITERIONS = {"sentences": "sentence_classification", "srl_tagging": "bio_tagging"}
+_ONE_RATE = ("cosine", "inverse_sqrt", "reduce_lr_on_plateau", "tri_stage", "triangular")
 _BATCH_SIZE = ("--batch-size", "--max-sentences")
 _FILES = (
     "sentencepiece_model", "encoder_embed_path", "decoder_embed_path", "ema_seed_model",
@@ -73,8 +79,13 @@ def check_numbers(flags: Namespace) -> None:
                 until = "below 1" if high == _BELOW_1 else high
                 allowed = f"at least {low}" if high == math.inf else f"{low} to {until}"
                 raise UserError(f"{option(name)} {number} is not allowed; it must be {allowed}")
-    inverse = getattr(flags, "lr_scheduler", None) == "inverse_sqrt"
-    if inverse and getattr(flags, "warmup_updates", 1) == 0:  # it divides by them
+    scheduler, rates = getattr(flags, "lr_scheduler", None), getattr(flags, "lr", None)
+    if scheduler in _ONE_RATE and isinstance(rates, list) and len(rates) > 1:
+        raise UserError(
+            f"--lr {','.join(map(str, rates))} is a rate for each epoch, but --lr-scheduler "
+            f"{scheduler} takes one rate; give one, or --lr-scheduler fixed"
+        )
+    if scheduler == "inverse_sqrt" and getattr(flags, "warmup_updates", 1) == 0:  # it divides
         raise UserError("--warmup-updates 0 is not allowed; inverse_sqrt needs at least 1")
     for name in ("adam_betas", "adamax_betas"):
         betas = getattr(flags, name, None)
@@ -106,6 +117,15 @@ def check_named_files(flags: Namespace) -> None:
         path = getattr(flags, name, None)
         if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
             raise UserError(f"{option(name)} {path}: there is no such file")
+    for side in ("encoder", "decoder"):
+        _check_vectors(side, flags)
+    if board := getattr(flags, "tensorboard_logdir", None):
+        try:
+            os.makedirs(board, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"--tensorboard-logdir {board} cannot be written: {error.strerror}"
+            ) from error
     typed = getattr(flags, "input", "-")  # of fairseq-interactive
     if typed != "-" and not os.path.exists(typed):
         raise UserError(f"--input {typed}: there is no such file")
@@ -131,45 +151,26 @@ def check_named_files(flags: Namespace) -> None:
             check(Namespace(**given))
 
 
+def _check_vectors(side: str, flags: Namespace) -> None:
+    path, width = (getattr(flags, f"{side}_embed_{what}", None) for what in ("path", "dim"))
+    if not path or width is None or not os.path.isfile(path):
+        return
+    with open(path, encoding="utf-8", errors="replace") as file:
+        line = next(itertools.islice(file, 1, None), None)  # the first may be a heading
+    found = width if line is None else len(line.rstrip().split(" ")) - 1
+    if found != width:
+        raise UserError(
+            f"--{side}-embed-path {path} holds vectors of {found} numbers, but "
+            f"--{side}-embed-dim is {width}; they must be equal"
+        )
+
+
 def _dictionary(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-@check_flags
-def check_search(flags: Namespace) -> None:
-    """Refuse searches that exclude each other, and what a command cannot read or print.
-
-    Break: fairseq's commands end in a traceback once the model is loaded. Fix: look first.
-    """
-
-    def given(*names: str) -> list[str]:
-        values = {name: getattr(flags, name, None) for name in names}
-        return [option(n) for n, v in values.items() if isinstance(v, int | float) and v > 0]
-
-    searches = given("sampling", "diverse_beam_groups", "diversity_rate", "match_source_len")
-    if len(searches) > 1:
-        raise UserError(f"{' and '.join(searches)} are different searches; give one of them")
-    limits = given("sampling_topk", "sampling_topp")
-    if limits and "--sampling" not in searches:
-        raise UserError(f"{limits[0]} needs --sampling")
-    if not hasattr(flags, "buffer_size"):
-        if getattr(flags, "constraints", None):
-            raise UserError(
-                f"--constraints {flags.constraints} is for fairseq-interactive, which reads them "
-                "after each sentence and a tab"
-            )
-    elif flags.score_reference:
-        raise UserError(
-            "--score-reference is for fairseq-generate: fairseq-interactive reads no references"
-        )
-    elif flags.print_alignment == "soft":
-        raise UserError(
-            "--print-alignment soft is for fairseq-generate; fairseq-interactive prints hard ones"
-        )
 
 
 @check_flags
@@ -247,16 +248,22 @@ def check_criterion(flags: Namespace) -> None:
             f"--sentence-avg does not fit --criterion {flags.criterion}, whose loss is a mean over "
             "words; leave it out"
         )
+    subset = getattr(flags, "train_subset", "train")
     if task in _CRITERIONS and getattr(flags, "combine_valid_subsets", None):
         raise UserError(
             f"--combine-valid-subsets does not fit --task {task}; name the sets, such as "
             "--valid-subset valid,valid1"
         )
-    subset = getattr(flags, "train_subset", "train")
     if getattr(flags, "scaffold", None) and subset != "train":
         raise UserError(
             f"--train-subset {subset} does not fit --scaffold, which reads the sentences of "
             "the set train; leave one of them out"
+        )
+    if task == "srl_tagging" and subset in getattr(flags, "valid_subset", "").split(","):
+        raise UserError(
+            f"--valid-subset {flags.valid_subset}: the set {subset} is read for training, without "
+            f"the propositions that scores need; copy {subset}.txt and {subset}.conll to another "
+            "name, and give that"
         )
 
 

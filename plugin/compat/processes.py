@@ -15,6 +15,7 @@ from ._patch import wrap
 _FROM_TORCHRUN = {
     "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID",
 }  # fmt: skip
+_SLURM = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}
 
 
 @wrap(distributed_utils, "call_main")
@@ -37,8 +38,9 @@ def join_processes(original: Any, cfg: Any, main: Callable[..., Any], **kwargs: 
 
 def _prepare_cpu(training: Any) -> None:
     if training.distributed_init_method is None:
-        # With a port they may be SLURM's; without, fairseq would start them.
-        if training.distributed_world_size != 1 and training.distributed_port <= 0:
+        # With a port they may be SLURM's; otherwise fairseq would start them.
+        by_slurm = training.distributed_port > 0 and _SLURM & os.environ.keys()
+        if training.distributed_world_size != 1 and not by_slurm:
             raise UserError(
                 f"--distributed-world-size {training.distributed_world_size} (default: the "
                 "number of GPUs) starts one process for each GPU, and this is a CPU: give "

@@ -25,7 +25,7 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import saved
-from selfattn_tasks.checkpoints import updates
+from selfattn_tasks.checkpoints import save_interval, updates
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.formats import conll, conll12
@@ -87,20 +87,21 @@ def main(args: argparse.Namespace) -> None:
     saved.write(state, args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
     if args.by == "update":
-        _warn_of_a_later_end(args.dir / "checkpoint_last.pt", inputs[-1])
+        _warn_of_gaps(inputs, args.dir / "checkpoint_last.pt", save_interval(state))
 
 
-def _warn_of_a_later_end(last: Path, newest: Path) -> None:
-    reached = int(newest.stem.rpartition("_")[2])
+def _warn_of_gaps(inputs: Sequence[Path], last: Path, interval: int) -> None:
+    averaged = {averaging.update_of(path) for path in inputs}
     try:
         end = updates(last)
     except UserError:  # half a file, none, or one without its history
-        return
-    if end > reached:
+        end = max(averaged)
+    due = {end, *range(min(averaged), end + 1, interval or end)}
+    if missed := sorted(due - averaged):
         print(
-            f"warning: {newest} is of update {reached}, {last.name} of update {end}, and is not "
-            "averaged: fairseq keeps no checkpoint by update where an epoch ends, nor between the "
-            "intervals",
+            f"warning: averaged are the updates {', '.join(map(str, sorted(averaged)))}, not "
+            f"{', '.join(map(str, missed))}: there is no checkpoint by update between the "
+            "intervals, nor where an epoch ends, unless --no-epoch-checkpoints is left out",
             file=sys.stderr,
         )
 

@@ -174,7 +174,7 @@ def _compare_on(
         report.warnings += [*warnings, *unlike_runs(runs, system)]
     report.warnings += few_runs(files) + few_sentences(name, test_set.sentences)
     everything = itertools.chain(*files.values())
-    report.warnings += tested_elsewhere(everything, path, test_set.sha256)
+    report.warnings += tested_elsewhere(everything, path, gold, test_set.sha256)
     scored = score_runs(report.settings, files, name, path, gold, say, request.keep_counts)
     report.runs += scored.runs
     report.warnings += scored.warnings

@@ -1,6 +1,5 @@
 """Read hypotheses and references, and refuse what cannot be compared."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import registry
+from selfattn_tasks.folder import digest_of
 
 from .runs import Found
 
@@ -30,22 +30,19 @@ def read_gold(path: Path, task: str) -> tuple[str, list[Any]]:
     raise AssertionError("the first task takes any text")
 
 
-def digest_of(sentences: Sequence[Any]) -> str:
-    """The SHA-256 of sentences; blanks at the end of a translation, which no score sees, aside."""
-    digest = hashlib.sha256()
-    for sentence in sentences:
-        text = sentence.rstrip() if isinstance(sentence, str) else repr(sentence)
-        digest.update(text.encode() + b"\n")
-    return digest.hexdigest()
+def tested_elsewhere(
+    runs: Iterable[Found], references: Path, gold: Sequence[Any], sha256: str
+) -> list[str]:
+    """A warning if records of runs say that they were tested with other references than these.
 
-
-def tested_elsewhere(runs: Iterable[Found], references: Path, digest: str) -> list[str]:
-    """A warning if records of runs say that they were tested with other references than these."""
-    others = []
+    Records have the hash of the file, newer ones also that of what was read from it.
+    """
+    others, ours = [], {sha256, digest_of(gold)}
     for run in runs:
-        test = run.record.get("test")
+        test, read = run.record.get("test"), run.record.get("gold")
         tested = test.get("tests") if isinstance(test, dict) else None
-        if isinstance(tested, dict) and tested and digest not in tested.values():
+        known = [found for found in (tested, read) if isinstance(found, dict) and found]
+        if tested in known and not any(ours & set(found.values()) for found in known):
             others.append(run.path)
     if not others:
         return []

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from selfattn_tasks.files import writing
-from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.folder import digest_of, sha256_of
 from selfattn_tasks.metric import Metric, SentenceCounts
 from selfattn_tasks.registry import TASKS
 
-from .reading import check_distinct, digest_of
+from .reading import check_distinct
 from .records import check_protocols, mixed_origins
 from .results import Run, Settings
 from .runs import Found

@@ -9,7 +9,7 @@ from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
 from selfattn_tasks.cli import fairseq_command
 from selfattn_tasks.files import read_json, write_json
-from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.folder import digest_of, sha256_of
 from selfattn_tasks.task import Scores
 
 from ..process import again
@@ -241,6 +241,15 @@ class Run:
             self.attempts.end(0)
             write_json(self.folder / "run.json", self._new_record())
 
+    def _new_warnings(self) -> list[str]:
+        log, found = self.folder / "average.log", []
+        if self.grid.average is not None and log.is_file():
+            lines = log.read_text(errors="replace").rpartition("\n$ ")[2].splitlines()
+            found = [line for line in lines if line.startswith("warning: ")]
+        return [line.replace("warning", "average", 1) for line in found] + [
+            f"{test}: {warning}" for test, s in self._scores.items() for warning in s.warnings
+        ]
+
     def _new_record(self) -> dict[str, Any]:
         attempts = self.attempts.read()
         return {
@@ -251,7 +260,11 @@ class Run:
             "scores": {test: scores.figures for test, scores in self._scores.items()},
             "signatures": next(iter(self._scores.values())).signatures,
             "protocol": self.grid.task.protocol(self.grid.data),
-            "warnings": [f"{t}: {w}" for t, found in self._scores.items() for w in found.warnings],
+            "warnings": self._new_warnings(),
+            "gold": {
+                test: digest_of(self.grid.task.read_gold(path))
+                for test, path in self.grid.tests.items()
+            },
             "hypotheses": self._found_hypotheses(),
             **(read_json(self.folder / "trained.json", *_TRAINED) or {}),
             "seconds": self.attempts.seconds(),

@@ -138,9 +138,10 @@ def test_a_process_whose_partner_has_died_says_so(tmp_path):
     ("meeting", "advice"),
     [
         (["--distributed-init-method", "tcp://127.0.0.1:1"], "add --distributed-no-spawn"),
+        (["--distributed-port", "29999"], "give --distributed-world-size 1"),
         ([], "give --distributed-world-size 1"),
     ],
-    ids=["address", "none"],
+    ids=["address", "a port without SLURM", "none"],
 )
 def test_what_would_train_nothing_is_refused(meeting, advice, run_cli, tmp_path):
     """fairseq starts a process for each GPU: none here, and exit code 0."""

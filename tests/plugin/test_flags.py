@@ -94,6 +94,18 @@ PARSED = {
         ("--dropout", "1.5"),
         "--dropout 1.5 is not allowed; it must be 0 to below 1",
     ),
+    "no layer is ever left": (
+        ("--encoder-layerdrop", "1.5"),
+        "--encoder-layerdrop 1.5 is not allowed; it must be 0 to below 1",
+    ),
+    "a rate for each epoch": (
+        ("--lr", "0.1,0.2", "--lr-scheduler", "inverse_sqrt"),
+        "--lr 0.1,0.2 is a rate for each epoch, but --lr-scheduler inverse_sqrt takes one rate",
+    ),
+    "TensorBoard in a file": (
+        ("--tensorboard-logdir", "/dev/null/tb"),
+        "--tensorboard-logdir /dev/null/tb cannot be written: Not a directory",
+    ),
     "an update of no batches": (
         ("--update-freq", "1,0"),
         "--update-freq 0 is not allowed; it must be at least 1",
@@ -175,6 +187,17 @@ def test_wrong_flags_are_refused_before_anything_is_read(case):
         parsed("data", "--arch", "transformer_mtsa_tiny", *flags)
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_vectors_of_another_width_are_refused(side, tmp_path):
+    path, width = tmp_path / "vectors.txt", 64
+    given = ("data", "--arch", "transformer_mtsa_tiny", f"--{side}-embed-path", path)
+    path.write_text("2 3\na 1 2 3\nb 1 2 3\n")
+    with pytest.raises(UserError, match=f"vectors.txt holds vectors of 3 numbers, but --{side}-"):
+        parsed(*given)
+    path.write_text(f"2 {width}\na {'0.5 ' * width}\n")
+    parsed(*given)
+
+
 @pytest.mark.parametrize("task", ["translation", "srl_tagging"])
 def test_data_of_another_task_is_named(task, tmp_path):
     (tmp_path / "meta.json").touch()
@@ -225,6 +248,8 @@ def test_a_model_is_named(command, flag):
             "--sampling --diverse-beam-groups 2",
             "--sampling and --diverse-beam-groups are different searches; give one of them",
         ),
+        ("generation", "--num-shards 3 --shard-id 1", "--num-shards 3 has no effect in fairseq"),
+        ("generation", "--print-step", "--print-step is for models that refine what they have wr"),
         ("generation", "--constraints", "--constraints ordered is for fairseq-interactive, which"),
         ("interactive_generation", "--score-reference", "--score-reference is for fairseq-gen"),
         ("interactive_generation", "--print-alignment soft", "--print-alignment soft is for fairs"),
@@ -239,6 +264,7 @@ def test_searches_that_a_command_cannot_make_are_refused(command, flags, message
     ("command", "flags"),
     [
         ("generation", "--sampling --sampling-topk 5 --nbest 5 --print-alignment soft"),
+        ("generation", "--task translation_lev --print-step --retain-iter-history"),
         ("generation", "--score-reference --diverse-beam-groups 2 --prefix-size 1"),
         ("interactive_generation", "--constraints unordered --print-alignment"),
     ],
@@ -288,6 +314,22 @@ def test_validation_limits_tokens_only_without_a_batch_size(flags, tokens):
 )
 def test_what_a_search_asserts_of_its_flags_is_one_sentence(flags, message, toy_run, toy_generate):
     done = toy_generate(toy_run / "checkpoint_best.pt", flags.split())
+    assert done.returncode == 1 and message in sentence(done, "fairseq-generate")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--lm-path {}", "Model, which is no language model"),
+        (
+            "--checkpoint-shard-count 2",
+            "--checkpoint-shard-count 2 does not fit --path: Model file",
+        ),
+    ],
+)
+def test_checkpoints_of_another_kind_are_one_sentence(flags, message, toy_run, toy_generate):
+    path = toy_run / "checkpoint_best.pt"
+    done = toy_generate(path, flags.format(path).split())
     assert done.returncode == 1 and message in sentence(done, "fairseq-generate")
 
 

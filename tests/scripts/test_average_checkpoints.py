@@ -44,16 +44,30 @@ def test_last_epochs(average, run_folder):
 
 
 def test_updates_whose_last_ends_an_epoch(average, run_folder):
-    for name, update in (("1_2", 2), ("2_4", 4), ("last", 6)):
-        state = torch.load(run_folder / f"checkpoint{min(update, 4)}.pt", weights_only=False)
+    """Epochs of 3 updates, a checkpoint due every 2: update 6 is that of epoch 2, 3 is not due."""
+    (run_folder / "checkpoint3.pt").unlink()
+    (run_folder / "checkpoint4.pt").rename(run_folder / "checkpoint_2_4.pt")
+    old = torch.load(run_folder / "checkpoint1.pt", weights_only=False)
+    old["model"]["weight"] -= 1
+    torch.save(old, run_folder / "checkpoint_1_2.pt")
+    for name, update in (("_1_2", 2), ("1", 3), ("_2_4", 4), ("2", 6), ("_last", 7)):
+        path = run_folder / f"checkpoint{name}.pt"
+        state = torch.load(
+            path if update < 7 else run_folder / "checkpoint2.pt", weights_only=False
+        )
         state["optimizer_history"] = [{"num_updates": update}]
-        torch.save(state, run_folder / f"checkpoint_{name}.pt")
+        state["cfg"]["checkpoint"] = {"save_interval_updates": 2}
+        torch.save(state, path)
     command = ("--dir", ".", "--by", "update", "--last", 2, "--output", "a.pt")
     done = average(*command, cwd=run_folder).ok()
-    assert "averaged checkpoint_1_2.pt, checkpoint_2_4.pt" in done.stdout
-    assert (
-        "warning: checkpoint_2_4.pt is of update 4, checkpoint_last.pt of update 6" in done.stderr
-    )
+    assert "averaged checkpoint_2_4.pt, checkpoint2.pt into" in done.stdout
+    assert "warning: averaged are the updates 4, 6, not 7: there is no checkpoint" in done.stderr
+    (run_folder / "checkpoint2.pt").rename(run_folder / "away")
+    done = average(*command, cwd=run_folder).ok()
+    assert "averaged checkpoint_1_2.pt, checkpoint_2_4.pt into" in done.stdout
+    assert "warning: averaged are the updates 2, 4, not 6, 7: there is" in done.stderr
+    few = average(*command[:5], 3, *command[6:], cwd=run_folder)
+    assert few.returncode == 2 and "3 and without --no-epoch-checkpoints" in few.stderr
     content = (run_folder / "checkpoint_last.pt").read_bytes()
     for rest in (content[:600], b""):
         (run_folder / "checkpoint_last.pt").write_bytes(rest)

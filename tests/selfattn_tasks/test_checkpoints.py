@@ -273,6 +273,7 @@ def test_latest(tmp_path):
     names += ["checkpoint_9_900.pt", "checkpoint_10_1000.pt", "checkpoint11.pt.tmp"]
     for name in names:
         (tmp_path / name).touch()
+    torch.save({"cfg": {"model": {}}, "model": {}}, tmp_path / "checkpoint_10_1000.pt")
     found = [path.name for path in averaging.latest(tmp_path, 2)]
     assert found == ["checkpoint9.pt", "checkpoint10.pt"]
     found = [path.name for path in averaging.latest(tmp_path, 2, by="update")]

@@ -12,7 +12,7 @@ from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.rendering.files import render, to_markdown
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_systems, name_test_sets
-from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.folder import digest_of, sha256_of
 from tests.selfattn_experiments.compare.made_up import LINES, found, translations
 
 sacrebleu = pytest.importorskip("sacrebleu")
@@ -316,6 +316,11 @@ def test_references_that_are_not_those_of_the_runs_are_warned_about(folder):
     (warning,) = found().warnings
     assert "is not what 2 runs were tested with, as their records say" in warning
     assert "runs/base-2" in warning
+    for seed in (2, 3):  # the same references in a file of another format
+        path = folder / f"runs/base-{seed}/run.json"
+        gold = {"one": digest_of((folder / "one.de").read_text().splitlines())}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"gold": gold}))
+    assert found().warnings == []
 
 
 def test_a_seed_above_all_runs_is_none_of_theirs(folder):

@@ -190,6 +190,16 @@ def test_a_run_whose_output_could_not_be_scored_has_failed(grid, capsys):
     assert run.state() == "unfinished"
 
 
+def test_what_averaging_warned_of_is_in_the_record(grid):
+    run = Run(Identity(replace(grid, average=2)), "base", 1)
+    run.prepare()
+    log = (
+        "$ selfattn average\nwarning: of before\n$ selfattn average\naveraged\nwarning: 2, not 4\n"
+    )
+    (run.folder / "average.log").write_text(log)
+    assert run._new_warnings() == ["average: 2, not 4"]
+
+
 def test_runs_of_another_grid_in_the_same_folder_are_told(grid, capsys):
     done_run(grid, 1)
     session.summarise(grid)
