@@ -24,6 +24,7 @@ from . import (  # noqa: F401
     processes,
     pruning,
     runtime,
+    search,
     vocabulary,
     warm_start,
 )
