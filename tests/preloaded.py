@@ -166,43 +166,47 @@ def stand_in(python: str, address: str) -> None:
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork for each connection, as long as the process that started this one lives."""
-    parent = os.getppid()
-    listener.settimeout(5)
-    while os.getppid() == parent:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        with contextlib.suppress(TimeoutError):
-            connection = listener.accept()[0]
-            if os.fork() == 0:
-                listener.close()
-                attend(connection)
-            connection.close()
-
-
-def attend(connection: socket.socket) -> None:
-    """Fork once more for the command; tell its number and exit status. Does not return.
+    """Fork for each command, as long as the process that started this one lives.
 
     A connection that ends before takes the command along, as whoever asked for it is gone.
     """
-    connection.setblocking(True)
+    parent = os.getppid()
+    running: dict[int, tuple[int, socket.socket]] = {}  # by what tells the process's end
+    while os.getppid() == parent:
+        asking = {connection: pid for pid, connection in running.values()}
+        for ready in select.select([listener, *running, *asking], [], [], 5)[0]:
+            if ready is listener:
+                connection = listener.accept()[0]
+                with contextlib.suppress(OSError, ValueError):  # gone before it has asked
+                    pid = start(connection, [listener, *asking], running)
+                    running[os.pidfd_open(pid)] = pid, connection
+                    connection.sendall(pid.to_bytes(4, "big"))
+            elif ready in running:
+                pid, connection = running.pop(ready)
+                os.close(ready)
+                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                with contextlib.suppress(OSError), connection:
+                    connection.sendall(status.to_bytes(4, "big", signed=True))
+            elif any(connection is ready for _, connection in running.values()):
+                os.kill(asking[ready], signal.SIGKILL)
+
+
+def start(
+    connection: socket.socket, others: Sequence[socket.socket], watched: Sequence[int]
+) -> int:
+    """Fork for what a connection asks, and close in the new process what is not its own."""
     header, fds, _, _ = socket.recv_fds(connection, 4, 3)
-    text = connection.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL)
+    asked = json.loads(connection.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL))
     pid = os.fork()
     if pid == 0:
-        connection.close()
-        command(json.loads(text), fds)
+        for other in (connection, *others):
+            other.close()
+        for watch in watched:
+            os.close(watch)
+        command(asked, fds)
     for fd in fds:
         os.close(fd)
-    connection.sendall(pid.to_bytes(4, "big"))
-    ended = os.pidfd_open(pid)
-    if ended not in select.select([ended, connection], [], [])[0]:
-        os.kill(pid, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with contextlib.suppress(OSError):
-        connection.sendall(status.to_bytes(4, "big", signed=True))
-    os._exit(0)
+    return pid
 
 
 def command(asked: dict[str, Any], fds: Sequence[int]) -> None:

@@ -259,11 +259,12 @@ def check_criterion(flags: Namespace) -> None:
             f"--train-subset {subset} does not fit --scaffold, which reads the sentences of "
             "the set train; leave one of them out"
         )
-    if task == "srl_tagging" and subset in getattr(flags, "valid_subset", "").split(","):
+    validates = not getattr(flags, "disable_validation", False)
+    validated = getattr(flags, "valid_subset", "").split(",")
+    if task == "srl_tagging" and validates and "train" in validated:
         raise UserError(
-            f"--valid-subset {flags.valid_subset}: the set {subset} is read for training, without "
-            f"the propositions that scores need; copy {subset}.txt and {subset}.conll to another "
-            "name, and give that"
+            f"--valid-subset {flags.valid_subset}: the set train is read without the propositions "
+            "that scores need; copy train.txt and train.conll to another name, and give that"
         )
 
 

@@ -82,7 +82,7 @@ def build(data):
         ("--max-length 2", "--max-length 2 leaves none of the"),
         ("--mtsa-masks none", "--mtsa-masks none is a switch of --encoder-attention mtsa"),
         ("--valid-subset dev", "dev.txt does not exist"),
-        ("--valid-subset valid,train", "--valid-subset valid,train: the set train is read for tr"),
+        ("--valid-subset valid,train", "--valid-subset valid,train: the set train is read without"),
         ("--task translation", "is data for --task srl_tagging, not for --task translation"),
         ("--arch transformer_mtsa_tiny", "--arch transformer_mtsa_tiny is not a tagger"),
     ],
