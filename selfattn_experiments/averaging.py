@@ -25,7 +25,7 @@ _PATTERNS = {
 }
 
 
-def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> list[Path]:
+def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> dict[Path, int]:
     """The newest checkpoints of a run.
 
     Args:
@@ -35,7 +35,7 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
             ``checkpointN.pt`` of the same interval: where an epoch ends, fairseq writes only these.
 
     Returns:
-        *count* files, the oldest first.
+        *count* files, the oldest first, each with its epoch or update.
 
     Raises:
         UserError: if there is no such folder, or it holds fewer.
@@ -60,7 +60,7 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
             f"--last is {count}, but {folder} holds {len(found)} checkpoints by {by} ({name}): "
             f"give less, or train {flags}"
         )
-    return [path for _, path in found[-count:]]
+    return {path: number for number, path in found[-count:]}
 
 
 def _named(folder: Path, by: str) -> list[tuple[int, Path]]:
@@ -77,18 +77,12 @@ def _ends_of_epochs(
     interval = save_interval(read(newest[0])) if newest else 0
     ends: list[tuple[int, Path]] = []
     for path in epochs if interval else ():
-        update = update_of(path)
+        update = updates(path)
         if len(found) >= count and update < found[-count][0] or len(ends) == count:
             break
         if update % interval == 0:
             ends.append((update, path))
     return ends
-
-
-def update_of(path: Path) -> int:
-    """How many updates had been done when a checkpoint was saved."""
-    match = _PATTERNS["update"].fullmatch(path.name)
-    return int(match.group(1)) if match else updates(path)
 
 
 def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def serve(listener: socket.socket) -> None:
     parent = os.getppid()
     running: dict[int, tuple[int, socket.socket]] = {}  # by what tells the process's end
     while os.getppid() == parent:
-        asking = {connection: pid for pid, connection in running.values()}
+        asking = {connection: ended for ended, (_, connection) in running.items()}
         for ready in select.select([listener, *running, *asking], [], [], 5)[0]:
             if ready is listener:
                 connection = listener.accept()[0]
@@ -187,8 +187,8 @@ def serve(listener: socket.socket) -> None:
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 with contextlib.suppress(OSError), connection:
                     connection.sendall(status.to_bytes(4, "big", signed=True))
-            elif any(connection is ready for _, connection in running.values()):
-                os.kill(asking[ready], signal.SIGKILL)
+            elif asking[ready] in running:
+                signal.pidfd_send_signal(asking[ready], signal.SIGKILL)
 
 
 def start(

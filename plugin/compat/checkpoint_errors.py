@@ -142,8 +142,9 @@ def check_paths(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any
     """
     call = inspect.signature(original).bind(filenames, *args, **kwargs)
     call.apply_defaults()
+    shards = call.arguments["num_shards"]
     # Sharded checkpoints have other names than --path says.
-    if not call.arguments["suffix"] and call.arguments["num_shards"] == 1:
+    if not call.arguments["suffix"] and shards == 1:
         for filename in filenames:
             if os.path.isdir(filename):
                 best = os.path.join(filename, "checkpoint_best.pt")
@@ -153,9 +154,8 @@ def check_paths(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any
     try:
         found = original(filenames, *args, **kwargs)
     except OSError as error:
-        if call.arguments["num_shards"] == 1:
+        if shards == 1:
             raise
-        shards = call.arguments["num_shards"]
         raise UserError(
             f"--checkpoint-shard-count {shards} does not fit --path: {error}"
         ) from error

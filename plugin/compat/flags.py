@@ -1,6 +1,5 @@
 """Flags: values that are refused, and defaults that commands need."""
 
-import itertools
 import json
 import math
 import os
@@ -9,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from fairseq import options
@@ -16,9 +16,11 @@ from fairseq.data.encoders import TOKENIZER_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from selfattn.errors import UserError
+from selfattn_tasks.files import check_output_folder
 from selfattn_tasks.sentences.folder import META, Folder
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.srl.prepare import LABELS
+from selfattn_tasks.words.embeddings import vector_width
 
 from .._flags import option
 from ._patch import check_flags, wrap
@@ -120,12 +122,7 @@ def check_named_files(flags: Namespace) -> None:
     for side in ("encoder", "decoder"):
         _check_vectors(side, flags)
     if board := getattr(flags, "tensorboard_logdir", None):
-        try:
-            os.makedirs(board, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"--tensorboard-logdir {board} cannot be written: {error.strerror}"
-            ) from error
+        check_output_folder("--tensorboard-logdir", Path(board))
     typed = getattr(flags, "input", "-")  # of fairseq-interactive
     if typed != "-" and not os.path.exists(typed):
         raise UserError(f"--input {typed}: there is no such file")
@@ -155,10 +152,7 @@ def _check_vectors(side: str, flags: Namespace) -> None:
     path, width = (getattr(flags, f"{side}_embed_{what}", None) for what in ("path", "dim"))
     if not path or width is None or not os.path.isfile(path):
         return
-    with open(path, encoding="utf-8", errors="replace") as file:
-        line = next(itertools.islice(file, 1, None), None)  # the first may be a heading
-    found = width if line is None else len(line.rstrip().split(" ")) - 1
-    if found != width:
+    if (found := vector_width(Path(path))) != width:
         raise UserError(
             f"--{side}-embed-path {path} holds vectors of {found} numbers, but "
             f"--{side}-embed-dim is {width}; they must be equal"
@@ -248,12 +242,12 @@ def check_criterion(flags: Namespace) -> None:
             f"--sentence-avg does not fit --criterion {flags.criterion}, whose loss is a mean over "
             "words; leave it out"
         )
-    subset = getattr(flags, "train_subset", "train")
     if task in _CRITERIONS and getattr(flags, "combine_valid_subsets", None):
         raise UserError(
             f"--combine-valid-subsets does not fit --task {task}; name the sets, such as "
             "--valid-subset valid,valid1"
         )
+    subset = getattr(flags, "train_subset", "train")
     if getattr(flags, "scaffold", None) and subset != "train":
         raise UserError(
             f"--train-subset {subset} does not fit --scaffold, which reads the sentences of "

@@ -41,16 +41,13 @@ class FusionGate(nn.Module):
 
         ``share_only``: return the share g of each value that is kept, in [0, 1], instead.
         """
-        gate = self._share(v, s)  # (B, H, T, D)
+        both = torch.cat([v, s], -1)  # (B, H, T, 2 D)
+        logits: Tensor = self.linear(self.dropout(both))  # (B, H, T, D)
+        if self.more_biases is not None:
+            logits = logits + self.more_biases.sum(0)
+        gate = torch.sigmoid(logits)
         if share_only:
             return gate
         if v.dtype is s.dtype is gate.dtype:
             return torch.lerp(s, v, gate)
         return gate * v + (1 - gate) * s  # autocast may give them different types
-
-    def _share(self, v: Tensor, s: Tensor) -> Tensor:
-        both = torch.cat([v, s], -1)  # (B, H, T, 2 D)
-        logits: Tensor = self.linear(self.dropout(both))  # (B, H, T, D)
-        if self.more_biases is not None:
-            logits = logits + self.more_biases.sum(0)
-        return torch.sigmoid(logits)

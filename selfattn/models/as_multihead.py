@@ -8,6 +8,10 @@ from ..errors import UserError
 from ..layers import SelfAttention
 from ..masks import PositionalMask, check_padding_mask, from_additive, holds
 
+# Of an attention without masks of its own, whose blocks or samplers look beyond each pair.
+BEYOND = "sees beyond its positional masks"
+WITHIN = "mtsa, fast_disa, disa or multihead"
+
 
 def _same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are one, or aliases of one, which backward hooks make of an argument."""
@@ -121,7 +125,7 @@ class AsMultihead(nn.Module):
 
     @property
     def _masks(self) -> Sequence[PositionalMask]:
-        """None where blocks or samplers look beyond each pair of tokens."""
+        """Of its heads; none where it sees beyond its positional masks."""
         masks: Sequence[PositionalMask] = getattr(self.attention, "masks", ())
         return masks
 
@@ -148,7 +152,7 @@ class AsMultihead(nn.Module):
 
     def _refusal(self, what: str) -> str:
         if not self._masks:
-            advice = "it sees beyond its positional masks; take mtsa, fast_disa, disa or multihead"
+            advice = f"it {BEYOND}; take {WITHIN}"
         else:
             advice = (
                 "set its switches instead: masks='forward' shows what is before a token, "

@@ -15,7 +15,7 @@ from ..config import AttentionConfig, attention_config
 from ..errors import UserError
 from ..layers import build_attention
 from ..layers.linear import has_hooks
-from .as_multihead import AsMultihead
+from .as_multihead import BEYOND, WITHIN, AsMultihead
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -227,10 +227,7 @@ def _replacement(
             given[f"out_proj.{kind}"] = value
     layer = build_attention(config, old.embed_dim, old.num_heads).to(old.in_proj_weight)
     if decoder and not getattr(layer, "masks", ()):
-        raise UserError(
-            f"attention {config.name!r} sees beyond its positional masks; a decoder needs mtsa, "
-            "fast_disa, disa or multihead"
-        )
+        raise UserError(f"attention {config.name!r} {BEYOND}; a decoder needs {WITHIN}")
     own = dict(layer.named_parameters())
     taken = [name for name in own if name in given and given[name].shape == own[name].shape]
     with torch.no_grad():

@@ -68,8 +68,9 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Average the checkpoints and write the result."""
     check(args)
-    given = [saved.find_checkpoint(path) for path in args.inputs or ()]
-    inputs = given or averaging.latest(args.dir, args.last, args.by or "epoch")
+    inputs = [saved.find_checkpoint(path) for path in args.inputs or ()]
+    newest = {} if inputs else averaging.latest(args.dir, args.last, args.by or "epoch")
+    inputs = inputs or list(newest)
     check_outputs(args, "output", inputs=filter(None, [*inputs, args.calibrate]))
     gold = _gold(args.calibrate) if args.calibrate else []
     state = averaging.average(inputs)
@@ -87,11 +88,11 @@ def main(args: argparse.Namespace) -> None:
     saved.write(state, args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
     if args.by == "update":
-        _warn_of_gaps(inputs, args.dir / "checkpoint_last.pt", save_interval(state))
+        last = args.dir / "checkpoint_last.pt"
+        _warn_of_gaps(set(newest.values()), last, save_interval(state))
 
 
-def _warn_of_gaps(inputs: Sequence[Path], last: Path, interval: int) -> None:
-    averaged = {averaging.update_of(path) for path in inputs}
+def _warn_of_gaps(averaged: set[int], last: Path, interval: int) -> None:
     try:
         end = updates(last)
     except UserError:  # half a file, none, or one without its history

@@ -41,8 +41,10 @@ def tested_elsewhere(
     for run in runs:
         test, read = run.record.get("test"), run.record.get("gold")
         tested = test.get("tests") if isinstance(test, dict) else None
-        known = [found for found in (tested, read) if isinstance(found, dict) and found]
-        if tested in known and not any(ours & set(found.values()) for found in known):
+        if not isinstance(tested, dict) or not tested:
+            continue
+        known = [*tested.values(), *(read.values() if isinstance(read, dict) else ())]
+        if not any(digest in known for digest in ours):
             others.append(run.path)
     if not others:
         return []

@@ -39,7 +39,7 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
             for run, record in records
             for warning in (record or {}).get("warnings", [])
         ]
-        + _others(grid),
+        + _others(grid, runs),
         "runs": rows,
     }
     write_json(grid.output / "summary.json", summary)
@@ -50,10 +50,10 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
     return summary
 
 
-def _others(grid: Grid) -> list[str]:
+def _others(grid: Grid, runs: Sequence[Run]) -> list[str]:
     """A warning of runs in the grid's folder that it does not name, perhaps of another grid."""
     found = {path.parent.name for path in grid.output.glob("*/config.json")}
-    names = sorted(found - {f"{system}-{seed}" for system, seed in grid.names()})
+    names = sorted(found - {run.name for run in runs})
     if not names:
         return []
     return [

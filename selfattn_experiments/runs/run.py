@@ -13,7 +13,7 @@ from selfattn_tasks.folder import digest_of, sha256_of
 from selfattn_tasks.task import Scores
 
 from ..process import again
-from .execution.child import Attempts, Step, now
+from .execution.child import Attempts, Step, now, tail
 from .execution.follow import Follower
 from .execution.slots import Slot
 from .flags import number, spelt_out
@@ -141,15 +141,18 @@ class Run:
             command = self.train_command(slot)
             steps.append(Step("train", "fairseq-train", command, self.log, done=self._mark_trained))
         if self.grid.average is not None:
-            by = "update" if self.grid.saves_by_update(self.system) else "epoch"
-            command = again(
-                "average", "--dir", str(self.folder / "checkpoints"), "--by", by,
-                "--last", str(self.grid.average), "--output", str(self.checkpoint),
-            )  # fmt: skip
-            steps.append(Step("average", "selfattn average", command, self.folder / "average.log"))
+            steps.append(self._average())
         self._scores = {}
         steps += [self._apply(slot, test) for test in self.grid.tests]
         return steps
+
+    def _average(self) -> Step:
+        by = "update" if self.grid.saves_by_update(self.system) else "epoch"
+        command = again(
+            "average", "--dir", str(self.folder / "checkpoints"), "--by", by,
+            "--last", str(self.grid.average), "--output", str(self.checkpoint),
+        )  # fmt: skip
+        return Step("average", "selfattn average", command, self.folder / "average.log")
 
     @property
     def checkpoint(self) -> Path:
@@ -242,13 +245,10 @@ class Run:
             write_json(self.folder / "run.json", self._new_record())
 
     def _new_warnings(self) -> list[str]:
-        log, found = self.folder / "average.log", []
-        if self.grid.average is not None and log.is_file():
-            lines = log.read_text(errors="replace").rpartition("\n$ ")[2].splitlines()
-            found = [line for line in lines if line.startswith("warning: ")]
-        return [line.replace("warning", "average", 1) for line in found] + [
-            f"{test}: {warning}" for test, s in self._scores.items() for warning in s.warnings
-        ]
+        lines = [] if self.grid.average is None else tail(self._average())
+        found = [("average", line[9:]) for line in lines if line.startswith("warning: ")]
+        found += [(test, said) for test, s in self._scores.items() for said in s.warnings]
+        return [f"{where}: {warning}" for where, warning in found]
 
     def _new_record(self) -> dict[str, Any]:
         attempts = self.attempts.read()

@@ -104,7 +104,7 @@ PARSED = {
     ),
     "TensorBoard in a file": (
         ("--tensorboard-logdir", "/dev/null/tb"),
-        "--tensorboard-logdir /dev/null/tb cannot be written: Not a directory",
+        "--tensorboard-logdir is /dev/null/tb, but /dev/null is not a folder",
     ),
     "an update of no batches": (
         ("--update-freq", "1,0"),

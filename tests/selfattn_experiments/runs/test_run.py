@@ -193,9 +193,8 @@ def test_a_run_whose_output_could_not_be_scored_has_failed(grid, capsys):
 def test_what_averaging_warned_of_is_in_the_record(grid):
     run = Run(Identity(replace(grid, average=2)), "base", 1)
     run.prepare()
-    log = (
-        "$ selfattn average\nwarning: of before\n$ selfattn average\naveraged\nwarning: 2, not 4\n"
-    )
+    command = f"$ {shlex.join(run.steps(Slot())[-2].command)}\n"
+    log = f"{command}warning: of before\n{command}averaged\nwarning: 2, not 4\n"
     (run.folder / "average.log").write_text(log)
     assert run._new_warnings() == ["average: 2, not 4"]
 
