@@ -166,6 +166,9 @@ def document(
     trees = trees_of(source_of(words, entry))
     sentences = []
     for block in read_blocks(skeleton):
+        if block.width < _FIRST:
+            message = f"{block.width} columns, but a .gold_skel file has {_FIRST} or more"
+            raise block.error(0, message)
         number = block.rows[0][_SENTENCE]
         if not number.isdigit():
             raise block.error(0, f"{number!r} is not the number of a sentence")

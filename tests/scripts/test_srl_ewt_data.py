@@ -221,3 +221,10 @@ def test_bad_repositories_are_named(build, tmp_path):
     done = build()
     assert done.returncode == 2 and "--propbank propbank: there is no .gold_skel" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_too_few_columns(build):
+    build.skeleton.write_text("answers/00/x_ans.xml 0 0 Tea NN\n")
+    done = build()
+    expected = "gold_skel, line 1: 5 columns, but a .gold_skel file has 8 or more"
+    assert done.returncode == 2 and expected in done.stderr

@@ -177,7 +177,8 @@ def _resolved(config: SentenceModelConfig, context: nn.Module) -> dict[str, Any]
     if not isinstance(context, AttentionContext):
         return dict(config.switches)
     found: Any = context.layer.config
-    return {name: getattr(found, name) for name in found.switch_names()}
+    own = {name: value for name, value in config.switches.items() if name != "preset"}
+    return own | {name: getattr(found, name) for name in found.switch_names()}  # own: num_heads
 
 
 def _head(config: SentenceModelConfig, dim: int) -> nn.Module:
