@@ -61,7 +61,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("where runs are trained").add_argument
     add("--device", choices=("auto", "cpu", "cuda"), default="auto",
         help="auto: the GPUs of CUDA_VISIBLE_DEVICES, or the CPU if there are none")  # fmt: skip
-    add("--jobs", type=int, metavar="N", help="parallel runs (default: one per GPU, or per core)")
+    add("--jobs", type=int, metavar="N",
+        help="runs at a time, at most (default: one per GPU, or per core)")  # fmt: skip
     add("--runs-per-gpu", type=int, default=1, metavar="N", help="runs on each GPU (default: 1)")
     add("--retries", type=int, default=2, metavar="N",
         help="restarts of a crashed run, from its last checkpoint (default: 2)")  # fmt: skip

@@ -83,6 +83,9 @@ def work(grid: Grid, options: Options) -> int:
             held.append(locks.enter_context(locked(run.folder / ".lock", str(run.folder))))
         jobs = [Job(run) for run in runs]
         screen = Screen(str(grid.output), jobs, Estimate(jobs, len(slots)))
+        if (options.jobs or 0) > len(slots):
+            room = f"this machine has room for {len(slots)} at a time"
+            screen.say(f"--jobs is {options.jobs}, but {room}")
         scheduler = Scheduler(
             jobs,
             slots,

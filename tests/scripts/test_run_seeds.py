@@ -246,8 +246,9 @@ def test_a_run_that_cannot_work_fails_alone(place, seeds):
     """fairseq refuses a flag of one system: said once, no score, no second attempt."""
     path = write_grid(place, "wrong", "--encoder-attention multihead", "--no-such-flag 1")
     path.write_text(path.read_text().replace("[3, 5]", "[3]").replace("update 44", "update 8"))
-    done = seeds(path)
+    done = seeds(path, "--jobs", "999")
     assert done.returncode == 1
+    assert re.match(r"--jobs is 999, but this machine has room for \d+ at a time\n", done.stdout)
     assert "unrecognized arguments: --no-such-flag 1" in done.stdout
     assert done.stdout.count("failed: multihead-3: ") == 1
     assert steps_of(place / "wrong" / "multihead-3") == ["train"]
