@@ -1,9 +1,10 @@
 """Dot-product attention under positional masks and a bias by distance, for all heads at once.
 
 Without masks and bias it is PyTorch's operator. Everything else is the operator of MTSA with
-source2token scores of 0, where every feature has the softmax of the dot products. Only where MTSA
-has no fast kernel, a strict direction is causal attention of every query on the keys before it (or
-after it, on reversed tensors), for which PyTorch's kernels compute half of the pairs.
+source2token scores of 0, where every feature has the softmax of the dot products. Only on a GPU,
+with dropout or where MTSA has no fast kernel, a strict direction is causal attention of every query
+on the keys before it (or after it, on reversed tensors), for which PyTorch's kernels compute half
+of the pairs.
 """
 
 from collections.abc import Sequence
@@ -31,8 +32,8 @@ def dot_product(
 ) -> Tensor:
     """``softmax(q k^T / sqrt(D) + bias + M) v`` over the visible keys (Vaswani et al. 2017, eq. 1).
 
-    Memory is linear in T, but for dropout under a mask or a bias, which PyTorch has so
-    for strict directions on a GPU alone.
+    Memory is linear in T, but for dropout: without masks and bias on a CPU, and under windows or a
+    bias on a GPU.
 
     Args:
         q: queries ``(B, H, T, D)``.
@@ -55,13 +56,14 @@ def dot_product(
     strict = distance_bias is None and all(
         m.direction != "none" and m.window is None and not m.include_self for m in masks
     )
-    if strict and (dropout_p or (q.is_cuda and not _fast_on_gpu(q, k, v))):
+    drops = dropout_p and q.device.type != "cpu"  # there MTSA's kernel does
+    if strict and (drops or (q.is_cuda and not _fast_on_gpu(q, k, v))):
         return strictly_directed(q, k, v, masks, padding_mask, dropout_p)
-    if dropout_p:
+    if drops:
         return _with_matrix(q, k, v, masks, padding_mask, distance_bias, dropout_p)
-    none = v.new_zeros(*v.shape[:-1], 1)
     return mtsa(
-        q, k, v, none, masks=masks, padding_mask=padding_mask, distance_bias=distance_bias
+        q, k, v, v.new_zeros(*v.shape[:-1], 1),
+        masks=masks, padding_mask=padding_mask, dropout_p=dropout_p, distance_bias=distance_bias,
     )  # fmt: skip
 
 

@@ -66,6 +66,8 @@ def mtsa(
             underscores do not count: ``"log_sigmoid"``.
         dropout_p: attention dropout: each of the two factors of the numerator is kept with
             probability ``sqrt(1 - dropout_p)`` (MTSA appendix A.3); the denominator is not dropped.
+            With one score for all features, each weight of a key is kept with probability
+            ``1 - dropout_p`` instead, as in dot-product attention.
             Draws from torch's global generator.
         distance_bias: ``(H, T)``, finite, added outside of sigma_t as eq. 10 adds the mask:
             ``distance_bias[c, t]`` for keys at t positions from the query.
@@ -82,7 +84,7 @@ def mtsa(
     Raises:
         UserError: if shapes, dtypes, masks, sigma_t, dropout_p or backend do not fit, under
             ``torch.jit.trace``, or for a third derivative of another backend than ``"reference"``.
-            ``"fused"`` takes a distance bias on a CPU only.
+            ``"fused"`` takes a distance bias, and dropout with one score, on a CPU only.
 
     Example:
         >>> import torch
@@ -99,11 +101,14 @@ def mtsa(
     check_choice("sigma_t", sigma_t, SIGMA_T)
     if not v.numel():
         return with_graph(v, q, k, s, distance_bias)  # no sentence or no token
-    on_cpu = q.device.type == "cpu"
-    lacking = None if on_cpu or distance_bias is None else distance.NOT_FUSED
+    on_cpu, lacking = q.device.type == "cpu", None
+    if not on_cpu and distance_bias is not None:
+        lacking = distance.NOT_FUSED
+    elif not on_cpu and dropout_p and s.shape[-1] == 1:
+        lacking = "it drops no weight that all features share"
     name = dispatch.backend_for("mtsa", q, backend, (q.shape[-1], v.shape[-1]), lacking)
     run = mtsa_native if on_cpu and name == "fused" else _RUN[name]
-    if s.shape[-1] != v.shape[-1] and run not in (mtsa_native, mtsa_slow):
+    if run is mtsa_fused:
         s = s.expand_as(v)
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 

@@ -27,9 +27,9 @@ class Block:
         tiles: what they are computed in.
         q: ``(rows, T, D_i)``, not yet scaled by ``1 / sqrt(D_i)``.
         k: ``(rows, T, D_i)``, 0 at padding.
-        e: E, ``(rows, T, D)``, 0 at padding.
-        ve: v * E with dropout, as ``e``.
-        drop: the dropout factor on (key, feature) pairs, as ``e``.
+        e: E, ``(rows, T, D)`` or, where all features share it, ``(rows, T, 1)``; 0 at padding.
+        ve: v * E with dropout, ``(rows, T, D)``.
+        drop: the dropout factor on (key, feature) pairs, as ``ve``.
         blind: queries that see nothing but padding, bool ``(rows, T, 1)``; None without padding.
     """
 
@@ -59,9 +59,13 @@ class Block:
         self.e = (s - shift).mul_(LOG2E).exp2_()
         self.ve = self._v * self.e
         self.drop: Tensor | None = None
-        if dropout is not None:
+        if dropout is not None and not dropout.pairs_only:
             self.drop = dropout.factor(self.ve)
             self.ve.mul_(self.drop)
+
+    def per_score(self, t: Tensor) -> Tensor:
+        """The sum over the features that share a score: ``(., ., D)`` -> the width of ``e``."""
+        return t if t.shape[-1] == self.e.shape[-1] else t.sum(-1, keepdim=True)
 
     def weights(self, tile: Tile) -> tuple[Tensor, Tensor | None]:
         """P, exp(sigma_t(R)) over the visible keys of a tile ``(rows, n_q, n_k)``, up to a factor.

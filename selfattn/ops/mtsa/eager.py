@@ -34,7 +34,7 @@ class _Eager(MTSACall):
     def room(self, inputs: Sequence[Any]) -> Outputs:
         """H, 0 where no tile has the query, and its denominator."""
         # In the memory order of v, so that the heads are side by side as the next layer wants.
-        return torch.zeros_like(inputs[2]), torch.ones_like(inputs[2])
+        return torch.zeros_like(inputs[2]), torch.ones_like(inputs[3])
 
     def forward(self, inputs: Sequence[Any]) -> Outputs:
         outputs = self.room(inputs)
@@ -54,13 +54,16 @@ class _Eager(MTSACall):
         return grads if distance is None else (*grads, distance.gradient())
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        q, _, v, _, _, _, seed = inputs
-        return dropout_factors(q, v, self.masks, self.dropout_p, int(seed))
+        q, _, v, s, _, _, seed = inputs
+        only = s.shape[-1] == 1
+        return dropout_factors(q, v, self.masks, self.dropout_p, int(seed), pairs_only=only)
 
     def _blocks(self, inputs: Sequence[Any], distance: DistanceTable | None) -> Iterator[Block]:
         """All parts; the stream of dropout factors is the same in both passes."""
-        q, seed = inputs[0], inputs[-1]
-        dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), q.device)
+        q, s, seed = inputs[0], inputs[3], inputs[-1]
+        dropout = None
+        if seed is not None:
+            dropout = FactorDropout(self.dropout_p, int(seed), q.device, s.shape[-1] == 1)
         for part in parts(self.masks, len(q), q.shape[2], q.device):
             yield Block(part, inputs, self.sigma_t, dropout, distance)
 
@@ -79,7 +82,7 @@ def _forward(block: Block, h: Tensor, dens: Tensor) -> None:
     for tile in block.tiles:
         queries, keys = (..., tile.queries, slice(None)), (..., tile.keys, slice(None))
         p, _ = block.weights(tile)  # (rows, n_q, n_k)
-        den = torch.bmm(p, block.e[keys])  # Algorithm 1, (rows, n_q, D)
+        den = torch.bmm(p, block.e[keys])  # Algorithm 1, (rows, n_q, D or 1)
         pair_drop = block.pair_dropout(p)
         kept = p if pair_drop is None else p.mul_(pair_drop)
         num = torch.bmm(kept, block.ve[keys])  # Algorithm 1, (rows, n_q, D)
@@ -104,12 +107,13 @@ def _backward(
     gq, gk, gv, gs = out
     split = block.part.split
     dn = grad / den  # gradient of the numerator
-    dd = dn * h  # minus the gradient of the denominator
+    dd = dn * h  # minus the gradient of the denominator, feature by feature
     for tile in block.tiles:
         queries, keys = (..., tile.queries, slice(None)), (..., tile.keys, slice(None))
         p, sigmoid = block.weights(tile)  # (rows, n_q, n_k)
-        x, y = dn[queries].flatten(0, 1), dd[queries].flatten(0, 1)  # (rows, n_q, D)
-        e, ve = block.e[keys], block.ve[keys]  # (rows, n_k, D)
+        x = dn[queries].flatten(0, 1)  # (rows, n_q, D)
+        y = block.per_score(dd[queries].flatten(0, 1))  # (rows, n_q, D or 1)
+        e, ve = block.e[keys], block.ve[keys]  # (rows, n_k, D or 1), (rows, n_k, D)
         gr = torch.bmm(x, ve.mT)  # gN (v * E)^T, (rows, n_q, n_k)
         pair_drop = block.pair_dropout(p)
         kept = p
@@ -117,8 +121,8 @@ def _backward(
             gr.mul_(pair_drop)
             kept = p * pair_drop
         g_ve = torch.bmm(kept.mT, x)  # P^T gN, (rows, n_k, D)
-        g_e = torch.bmm(p.mT, y)  # - P^T gD, (rows, n_k, D)
-        gs[keys].add_(split((ve * g_ve).addcmul_(e, g_e, value=-1)))
+        g_e = torch.bmm(p.mT, y)  # - P^T gD, (rows, n_k, D or 1)
+        gs[keys].add_(split(block.per_score(ve * g_ve).addcmul_(e, g_e, value=-1)))
         gv[keys].add_(split(g_ve.mul_(e if block.drop is None else e * block.drop[keys])))
         gr.baddbmm_(y, e.mT, alpha=-1)  # + gD E^T
         gr.mul_(p)  # no row-sum term: the row normaliser of P cancels in H

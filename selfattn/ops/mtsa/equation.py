@@ -43,7 +43,8 @@ def mtsa_slow(
     wide = (q.to(work), k.to(work), v.to(work), s.to(work))
     factors = None
     if dropout_p:
-        factors = draw_factors((*q.shape[:3], q.shape[2]), v.shape, dropout_p, wide[2])
+        pairs = (*q.shape[:3], q.shape[2])
+        factors = draw_factors(pairs, v.shape, dropout_p, wide[2], pairs_only=s.shape[-1] == 1)
     kind = q.device.type
     # Autocast would round eq. 8. Turned off only where it is on: graphs of exports stay plain.
     autocasts = not q.is_meta and torch.is_autocast_enabled(kind)

@@ -39,7 +39,7 @@ def mtsa_reference(
         sigma_t: ``"identity"`` or ``"logsigmoid"``.
         bias: ``(H, Tq, T)``, finite, added where eq. 10 adds the mask.
         pair_dropout: factor on (query, key) pairs ``(B, H, Tq, T)``, 0 or 1 / keep (appendix A.3).
-        feature_dropout: factor on (key, feature) pairs ``(B, H, T, D)``.
+        feature_dropout: factor on (key, feature) pairs ``(B, H, T, D)``, likewise.
 
     Returns:
         ``(B, H, Tq, D)``; 0 for a query that sees no key.
@@ -56,6 +56,8 @@ def mtsa_reference(
     alive = visible.any(-2, keepdim=True)  # (B, H, Tq, 1, 1)
     score = score.masked_fill(~visible & alive, float("-inf"))  # the mask of eq. 10
     p = torch.softmax(score, -2) * alive  # eq. 11, (B, H, Tq, T, D)
-    if pair_dropout is not None and feature_dropout is not None:
-        p = p * pair_dropout[..., None] * feature_dropout[:, :, None]
+    if pair_dropout is not None:
+        p = p * pair_dropout[..., None]
+    if feature_dropout is not None:
+        p = p * feature_dropout[:, :, None]
     return (p * v[:, :, None]).sum(-2)  # eq. 12, (B, H, Tq, D)

@@ -111,7 +111,12 @@ def parts(
 
 
 def dropout_factors(
-    q: Tensor, v: Tensor, masks: Sequence[PositionalMask], dropout_p: float, seed: int
+    q: Tensor,
+    v: Tensor,
+    masks: Sequence[PositionalMask],
+    dropout_p: float,
+    seed: int,
+    pairs_only: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The factors that ``mtsa_eager`` draws from the same seed, as whole tensors, for references.
 
@@ -119,12 +124,13 @@ def dropout_factors(
     """
     batch, heads, length, width = v.shape
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-    dropout = FactorDropout(dropout_p, seed, q.device)
+    dropout = FactorDropout(dropout_p, seed, q.device, pairs_only)
     pairs = torch.zeros(batch, heads, length, length, dtype=dtype, device=q.device)
-    features = torch.zeros(batch, heads, length, width, dtype=dtype, device=q.device)
+    features = torch.ones(batch, heads, length, width, dtype=dtype, device=q.device)
     for part in parts(masks, batch, length, q.device):
-        target = part.of(features)
-        target.copy_(dropout.factor(target, part.rows, length, width).view_as(target))
+        if not pairs_only:
+            target = part.of(features)
+            target.copy_(dropout.factor(target, part.rows, length, width).view_as(target))
         for tile in tiles(part.mask, length):
             target = part.of(pairs)[..., tile.queries, tile.keys]
             target.copy_(dropout.factor(target, part.rows, *target.shape[2:]).view_as(target))

@@ -236,13 +236,14 @@ def test_dropout_drops_weights_and_keeps_their_mean(switches):
     assert hidden.isfinite().all() and (hidden == 0).float().mean() > 0.9
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize(
     "switches",
     [{"masks": "forward_backward"}, {"window": 16}, {"masks": "forward", "distance": "linear"}],
     ids=str,
 )
-def test_memory_is_linear_in_the_length(switches):
-    layer = build_attention("multihead", WIDTH, HEADS, **switches)
+def test_memory_is_linear_in_the_length(switches, dropout):
+    layer = build_attention("multihead", WIDTH, HEADS, **switches, attention_dropout=dropout)
     x = torch.randn(1, 2048, WIDTH)
     padding = torch.arange(2048)[None] > 2000
     with LargestTensor() as seen:

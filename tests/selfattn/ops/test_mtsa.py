@@ -166,17 +166,13 @@ def test_the_exact_form_is_reached_and_right(monkeypatch, scale):
 
 @pytest.mark.parametrize("backend", ["reference", "eager"])  # "fused": test_mtsa_native.py
 def test_one_score_for_all_features(backend):
-    (q, k, v, s), upstream = inputs(9)
-    results = [
-        run_with_grads(
-            lambda q, k, v, s, many=many: mtsa(
-                q, k, v, s.expand(-1, -1, -1, many), masks=MASKS, backend=backend
-            ),
-            [q, k, v, s[..., :1]],
-            upstream,
-        )
-        for many in (1, v.shape[-1])
-    ]
+    (*x, s), upstream = inputs(9)
+
+    def run(wide, q, k, v, s):
+        return mtsa(q, k, v, s.expand_as(v) if wide else s, masks=MASKS, backend=backend)
+
+    one = [*x, s[..., :1]]
+    results = [run_with_grads(partial(run, wide), one, upstream) for wide in (False, True)]
     for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), *results, strict=True):
         assert_close(name, a, b, 1e-13)
 
@@ -247,14 +243,17 @@ def test_a_forbidden_position_has_no_influence_and_no_gradient(fast, mask):
 
 @pytest.mark.parametrize("scale", [1.0, 40.0])  # 40: the rescue sees the same factors
 @pytest.mark.parametrize("padding", ["none", "left"])
-def test_dropout_is_what_its_factors_say(padding, scale):
+@pytest.mark.parametrize("pairs_only", [False, True])
+def test_dropout_is_what_its_factors_say(padding, scale, pairs_only):
     x, upstream = inputs(66, scale=scale)
+    x[3] = x[3][..., :1] if pairs_only else x[3]
     hidden = padding_mask(padding, 3, 66)
     run = partial(mtsa, masks=MASKS, padding_mask=hidden, dropout_p=0.4, backend="eager")
     torch.manual_seed(7)
     got = run_with_grads(run, x, upstream)
     torch.manual_seed(7)
-    factors = tiling.dropout_factors(x[0], x[2], MASKS, 0.4, int(torch.randint(1 << 62, ())))
+    seed = int(torch.randint(1 << 62, ()))
+    factors = tiling.dropout_factors(x[0], x[2], MASKS, 0.4, seed, pairs_only)
     expected = run_with_grads(
         lambda *t: equation(*t, None, hidden, MASKS, "identity", factors), x, upstream
     )

@@ -87,31 +87,79 @@ def test_backward_takes_some_keys_at_a_time(padding, what):
         assert_close(name, a, b, 2e-5)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def one_score(length, scale):
+    """q, k, v, one score for all features, and a bias by distance; a gradient."""
+    x, upstream = inputs(length, 5, 19)
+    x[3] = scale * x[3][..., :1]
+    x.append(torch.linspace(1, -3, length).expand(4, length) * torch.arange(4)[:, None])
+    return x, upstream
+
+
 @pytest.mark.parametrize("scale", [1.0, 60.0])  # 60: some queries are computed in double
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("length", [33, 300])
-def test_one_score_for_all_features(length, padding, scale, dropout):
-    x, upstream = inputs(length, 5, 19)
-    x[3] = scale * x[3][..., :1]
-    bias = torch.linspace(1, -3, length).expand(4, length) * torch.arange(4)[:, None]
-    given = {"masks": MASKS, "padding_mask": padding_mask(padding, 2, length)}
-    results = []
-    for widen in (False, True):
-        torch.manual_seed(7)
-        results.append(
-            run_with_grads(
-                lambda q, k, v, s, b, widen=widen: mtsa(
-                    q, k, v, s.expand_as(v) if widen else s, **given, distance_bias=b,
-                    dropout_p=dropout, backend="fused",
-                ),
-                [*x, bias],
-                upstream,
-            )
-        )  # fmt: skip
-    assert results[0][4].shape == (2, 4, length, 1)
-    for name, a, b in zip((*NAMES, "dbias"), *results, strict=True):
+def test_one_score_for_all_features(length, padding, scale):
+    x, upstream = one_score(length, scale)
+    given = {"masks": MASKS, "padding_mask": padding_mask(padding, 2, length), "backend": "fused"}
+    narrow, wide = (
+        run_with_grads(
+            lambda q, k, v, s, b, widen=widen: mtsa(
+                q, k, v, s.expand_as(v) if widen else s, **given, distance_bias=b
+            ),
+            x,
+            upstream,
+        )
+        for widen in (False, True)
+    )
+    assert narrow[4].shape == (2, 4, length, 1)
+    for name, a, b in zip((*NAMES, "dbias"), narrow, wide, strict=True):
         assert_close(name, a, b, 5e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("length", [1, 33, 300])
+def test_one_score_for_all_features_drops_weights_alone(length, padding, scale):
+    """As dot-product attention does: no factor of features, and kept as often as asked."""
+    x, upstream = one_score(length, scale)
+    hidden = padding_mask(padding, 2, length)
+    torch.manual_seed(7)
+    given = {"masks": MASKS, "padding_mask": hidden, "dropout_p": 0.36, "backend": "fused"}
+    got = run_with_grads(lambda *t: mtsa(*t[:4], distance_bias=t[4], **given), x, upstream)
+    torch.manual_seed(7)
+    seed = int(torch.randint(1 << 62, ()))
+    pairs, features = native.dropout_factors(x[2], 0.36, seed, pairs_only=True)
+    assert (features == 1).all() and (pairs[pairs > 0] == torch.tensor(1 / 0.64)).all()
+    assert length < 300 or abs((pairs > 0).double().mean() - 0.64) < 0.003
+    expected = run_with_grads(
+        lambda *t: equation(*t, hidden, MASKS, "identity", (pairs.double(), None)),
+        [t.double() for t in x],
+        upstream,
+    )
+    for name, a, b in zip((*NAMES, "dbias"), expected, got, strict=True):
+        assert_close(name, a, b, 2e-5)
+
+
+def test_a_gradient_penalty_of_one_score_under_dropout():
+    x, _ = one_score(7, 1.0)
+    torch.manual_seed(7)
+    factors = native.dropout_factors(x[2], 0.36, int(torch.randint(1 << 62, ())), pairs_only=True)
+
+    def penalty(run, values):
+        leaves = [t.requires_grad_() for t in values]
+        grads = torch.autograd.grad(run(*leaves).square().sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in grads), leaves)
+
+    torch.manual_seed(7)
+    got = penalty(
+        lambda *t: mtsa(*t[:4], masks=MASKS, distance_bias=t[4], dropout_p=0.36, backend="fused"),
+        [t.clone() for t in x],
+    )
+    expected = penalty(
+        lambda *t: equation(*t, None, MASKS, "identity", factors), [t.double() for t in x]
+    )
+    for name, a, b in zip((*NAMES[1:], "dbias"), expected, got, strict=True):
+        assert_close(name, a, b, 5e-5)
 
 
 def test_dropout_factors_are_fair_and_differ_between_seeds_and_lines():

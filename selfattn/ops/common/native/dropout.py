@@ -5,15 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..dropout import keep_probability
-
 # Streams of rng.h.
 PAIRS, FEATURES = 0, 1
 
 
-def factors(lines: Sequence[int], count: int, stream: int, dropout_p: float, seed: int) -> Tensor:
+def factors(lines: Sequence[int], count: int, stream: int, keep: float, seed: int) -> Tensor:
     """The factors that C draws for lines of that shape, ``(*lines, count)`` in float32."""
-    line, keep = torch.arange(torch.Size(lines).numel(), device="cpu"), keep_probability(dropout_p)
+    line = torch.arange(torch.Size(lines).numel(), device="cpu")
     low, high, golden = seed & 0xFFFFFFFF, seed >> 32, 0x9E3779B9
     a = _mix(_mix((line + stream * golden) & 0xFFFFFFFF) ^ low)
     b = _mix(_mix((line >> 32) ^ a) ^ high)

@@ -90,6 +90,7 @@ def dropout_factors(
 ) -> tuple[Tensor, Tensor]:
     """What ``tiling.dropout_factors`` gives, of the kernel; float32."""
     batch, length, features = x.shape
-    pairs = dropout.factors((batch, len(masks), length), length, dropout.PAIRS, dropout_p, seed)
-    scales = dropout.factors((batch, length), features, dropout.FEATURES, dropout_p, seed)
+    keep = keep_probability(dropout_p)
+    pairs = dropout.factors((batch, len(masks), length), length, dropout.PAIRS, keep, seed)
+    scales = dropout.factors((batch, length), features, dropout.FEATURES, keep, seed)
     return pairs, scales

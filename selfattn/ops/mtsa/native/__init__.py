@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...common import native, operators
 from ...common.autograd import Inputs, Outputs
-from ...common.dropout import keep_probability
+from ...common.dropout import keep_probabilities
 from ...common.native import dropout
 from ...common.tiling import rows
 from ..equation import MTSACall, attend
@@ -31,7 +31,7 @@ class _Task(native.Task):
         tensors="q k v s h grad gq gk gv gs".split(),
         pointers="inverse peak shift exact padding left right bias gbias".split(),
         sizes="batch heads length inner width scores logsigmoid threads".split(),
-        floats="scale keep".split(),
+        floats="scale keep keep_features".split(),
     )
 
 
@@ -65,24 +65,28 @@ class _Native(MTSACall):
         return (gq, gk, gv, gs) if gbias is None else (gq, gk, gv, gs, gbias.sum(0))
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        return dropout_factors(inputs[2], self.dropout_p, int(inputs[-1]))
+        v, s, seed = inputs[2], inputs[3], int(inputs[-1])
+        return dropout_factors(v, self.dropout_p, seed, pairs_only=s.shape[-1] == 1)
 
     def _compute(self, inputs: Sequence[Any], outputs: Inputs, gradients: dict[str, Any]) -> None:
         """Pass everything to C; backward has gradients."""
         q, v, seed = inputs[0], inputs[2], inputs[-1]
         batch, heads, length, inner = q.shape
         left, right = operators.offsets(self.masks)
+        scores = inputs[3].shape[-1]
+        keep, keep_features = keep_probabilities(self.dropout_p, pairs_only=scores == 1)
         task = _Task(
             batch=batch,
             heads=heads,
             length=length,
             inner=inner,
             width=v.shape[-1],
-            scores=inputs[3].shape[-1],
+            scores=scores,
             logsigmoid=self.sigma_t == "logsigmoid",
             threads=torch.get_num_threads(),
             scale=inner**-0.5,
-            keep=keep_probability(self.dropout_p),
+            keep=keep,
+            keep_features=keep_features,
             seed=0 if seed is None else int(seed),
         )
         tensors = dict(zip((*_INPUTS, *_OUTPUTS), (*inputs[:-1], *outputs), strict=True))
@@ -94,8 +98,10 @@ _run = operators.register("mtsa_native", _Native, outputs=len(_OUTPUTS), device=
 mtsa_native = functools.partial(attend, _run, _Native)
 
 
-def dropout_factors(v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
+def dropout_factors(
+    v: Tensor, dropout_p: float, seed: int, pairs_only: bool = False
+) -> tuple[Tensor, Tensor]:
     """What ``tiling.dropout_factors`` gives, of the kernel; float32."""
-    lines = v.shape[:3]
-    pairs = dropout.factors(lines, v.shape[2], dropout.PAIRS, dropout_p, seed)
-    return pairs, dropout.factors(lines, v.shape[3], dropout.FEATURES, dropout_p, seed)
+    lines, (keep, keep_features) = v.shape[:3], keep_probabilities(dropout_p, pairs_only)
+    pairs = dropout.factors(lines, v.shape[2], dropout.PAIRS, keep, seed)
+    return pairs, dropout.factors(lines, v.shape[3], dropout.FEATURES, keep_features, seed)

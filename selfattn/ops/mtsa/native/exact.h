@@ -55,7 +55,7 @@ static void exact_query(Query *x, Row *r, const Task *t, int64_t b, int64_t h, i
         double top = -INFINITY, sum = 0, mean = 0;
         int64_t of = shared(t) ? 0 : l;
 #define SCORE(i) (x->score[i] + at(t->s, b, h, r->position[i])[of])
-#define DROP(i) (t->keep < 1 ? x->pair[i] * r->drop[(i) * t->width + l] : 1.0)
+#define DROP(i) (t->keep_features < 1 ? x->pair[i] * r->drop[(i) * t->width + l] : x->pair[i])
         for (int64_t i = lo; i < hi; i++) top = SCORE(i) > top ? SCORE(i) : top; /* eq. 10 */
         for (int64_t i = lo; i < hi; i++) {
             double weight = exp(SCORE(i) - top); /* eq. 11 */

@@ -25,8 +25,9 @@ static Group group_of(const Row *r, const Task *t, int64_t j) {
 }
 
 static void fill_drop(float *out, const Task *t, int64_t line, int kind, const int64_t *index,
-                      int64_t count, float scale) {
-    uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
+                      int64_t count, float keep) {
+    uint32_t key[2], threshold = (uint32_t)(keep * 4294967296.0);
+    float scale = 1 / keep;
     line_key(t->seed, line, kind, key);
     if (index)
         for (int64_t i = 0; i < count; i++) out[i] = factor(key, index[i], threshold, scale);
@@ -84,7 +85,8 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) 
         prefetch(at(t->k, b, h, key + AHEAD), t->inner);
         prefetch(at(t->s, b, h, key + AHEAD), S);
         prefetch(at(t->v, b, h, key + AHEAD), D);
-        if (t->keep < 1) fill_drop(drop, t, row * t->length + key, 1, NULL, D, 1 / t->keep);
+        if (t->keep_features < 1)
+            fill_drop(drop, t, row * t->length + key, 1, NULL, D, t->keep_features);
         float *e = u + r->e;
         for (int64_t l = 0; l < S; l += VL) {
             vf x = (load_part(s + l, S - l) - load_part(shift + l, S - l)) * LOG2E;
@@ -92,7 +94,7 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) 
         }
         for (int64_t l = 0; l < D; l += VL) {
             vf ve = load_part(v + l, D - l) * load_shared(e, l, t);
-            if (t->keep < 1) ve *= load_part(drop + l, D - l);
+            if (t->keep_features < 1) ve *= load_part(drop + l, D - l);
             store_part(u + l, ve, D - l);
         }
         for (int64_t c = 0; c < t->inner; c += VL)
@@ -156,7 +158,7 @@ static void group_dropout(Row *r, const Task *t, float *pd, const float *p, int6
         memset(pd + g.a, 0, (g.b - g.a) * sizeof(float));
         if (m >= g.count) continue;
         fill_drop(pd + g.lo, t, row * t->length + j + m, 0, r->position + r->base + g.lo, g.hi - g.lo,
-                  1 / t->keep);
+                  t->keep);
         for (int64_t i = g.lo; i < g.hi; i++) pd[i] *= p[i];
     }
 }

@@ -191,7 +191,7 @@ static void row_finish(const Row *r, const Task *t, int64_t b, int64_t h) {
                 of += x * g;
             else
                 store_part(gs + l, x * g + y * load_part(g_e + l, D - l), D - l);
-            if (t->keep < 1) y *= load_part(r->drop + i * D + l, D - l);
+            if (t->keep_features < 1) y *= load_part(r->drop + i * D + l, D - l);
             store_part(gv + l, y * g, D - l);
         }
         if (shared(t)) *gs = total(of) + *e * *g_e;

@@ -27,7 +27,7 @@ typedef struct {
     int64_t logsigmoid;
     int64_t threads;
     float scale;                   /* 1 / sqrt(inner) */
-    float keep;                    /* probability of keeping each dropout factor; 1: no dropout */
+    float keep, keep_features;     /* probabilities of keeping a pair, or a feature of a key; 1: no dropout */
     uint64_t seed;
 } Task;
 
@@ -94,7 +94,7 @@ static int row_alloc(Row *r, const Task *t, int64_t queries, int64_t span, int b
     r->ld = round_up(r->span, VL) + VL; /* more than a power of 2, where rows would collide */
     int64_t keys = round_up(T, VL), size[] = {
         keys * r->narrow, keys * r->narrow, keys * r->wide, backward ? keys * r->wide : 0,
-        t->keep < 1 ? keys * D : 0, queries * r->ld, t->keep < 1 ? queries * r->ld : 0,
+        t->keep_features < 1 ? keys * D : 0, queries * r->ld, t->keep < 1 ? queries * r->ld : 0,
         backward ? queries * r->ld : 0, queries * r->narrow, queries * r->wide,
         MR * r->wide, backward ? keys * r->wide : 0, backward ? keys * r->narrow : 0,
         backward ? round_up(T, MR) * r->narrow : 0, t->bias && backward ? queries * r->ld : 0,
