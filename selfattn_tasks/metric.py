@@ -77,6 +77,11 @@ class Metric(ABC):
         """Scores from summed counts, shape (..., columns) to (...)."""
 
 
+def short(value: float) -> str:
+    """A score as people write it; below 1 it is a correlation or an error."""
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
+
+
 def compact(rows: ArrayLike) -> SentenceCounts:
     """Store rows of counts in the smallest unsigned integers that hold them."""
     # TER gives the length of the one reference as a float.

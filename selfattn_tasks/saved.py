@@ -12,11 +12,13 @@ from typing import IO, Any
 from selfattn.errors import UserError
 
 from .cli import is_disk_full
-from .files import writing
+from .files import read_object, writing
 from .model_folder import WEIGHTS
 
 # By preference; the last one is the name in fairseq's published folders.
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
+# What `selfattn runs` says of a run that is done, in the run's folder.
+RECORD = "run.json"
 # Models that come with this package, under the names of their folders.
 SHIPPED = Path(__file__).resolve().parent / "pretrained"
 
@@ -28,11 +30,12 @@ def find_model(path: Path) -> Path:
 
 
 def find_checkpoint(path: Path) -> Path:
-    """The checkpoint itself, or the best, else the last one of a folder.
+    """The checkpoint itself, the best, else the last one of a folder, or that which a run tested.
 
     Args:
-        path: a checkpoint, a run's ``--save-dir``, a Hugging Face folder, or, where nothing
-            has that path, the name of a model that comes with this package (``srl-en-small``).
+        path: a checkpoint, a ``--save-dir``, a run's folder of `selfattn runs`, a Hugging Face
+            folder, or, where nothing has that path, the name of a model that comes with this
+            package (``srl-en-small``).
 
     Raises:
         UserError: if a folder holds none, or a model in several files.
@@ -52,9 +55,29 @@ def find_checkpoint(path: Path) -> Path:
             f"{index} lists several files of weights, but one is needed, {WEIGHTS}; save the model "
             "with a larger max_shard_size"
         )
+    if not there and (found := tested(path)) is not None and found.is_file():
+        return found
     if not there:
-        raise UserError(f"{path} holds no {' or '.join(CHECKPOINTS)}")
+        inside = path / "checkpoints"
+        hint = f"; name a file in {inside}" if inside.is_dir() else ""
+        raise UserError(f"{path} holds no {' or '.join((*CHECKPOINTS, WEIGHTS))}{hint}")
     return there[0]
+
+
+def tested(folder: Path) -> Path | None:
+    """The checkpoint whose scores the record in a run's folder holds; None if no record says so.
+
+    Raises:
+        UserError: if the record cannot be read.
+    """
+    record = folder / RECORD
+    test = read_object(record).get("test") if record.is_file() else None
+    if not isinstance(test, dict):
+        return None
+    if test.get("average"):
+        return folder / "average.pt"
+    name = test.get("checkpoint")
+    return folder / "checkpoints" / f"checkpoint_{name}.pt" if name else None
 
 
 def write(state: Any, path: str | os.PathLike[str]) -> None:

@@ -15,7 +15,10 @@ from .metric import Metric, Scale
 
 @dataclass(frozen=True)
 class Scores:
-    """Figures by name, what makes them comparable, and what is odd about them."""
+    """Figures by name, what makes them comparable, and what is odd about them.
+
+    Figures are not rounded as they are shown, so that means and deviations of runs are exact.
+    """
 
     figures: dict[str, float]
     signatures: dict[str, str]

@@ -53,7 +53,7 @@ class MTSA(SelfAttention):
         UserError: if the heads do not divide the width, or the masks do not fit the heads.
 
     Differs:
-        The authors' code trains five variants that depart from the paper; see ``MTSAConfig``.
+        The authors' code holds five variants that depart from the paper; see ``MTSAConfig``.
         Dropout on the input is drawn once for all heads, in the code of sentences for each.
 
     Example:

@@ -116,7 +116,7 @@ def to_hf(args: argparse.Namespace) -> None:
     from selfattn_tasks.hf import card, folder, translation
 
     path = find_checkpoint(args.source)
-    record = card.read_record(args.record or card.find_record(path))
+    record = card.read_record(args.record, path)
     state = checkpoints.read(path)
     is_words = task_of(state) is not None
     if is_words:

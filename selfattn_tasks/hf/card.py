@@ -11,9 +11,9 @@ from typing import Any
 from selfattn.errors import UserError
 
 from ..files import read_object, write_text
+from ..metric import short
 from ..model_folder import task_of
-
-RECORD = "run.json"
+from ..saved import RECORD, tested
 
 _TRANSLATION = """`pip install 'selfattn[hf]'`
 
@@ -119,17 +119,32 @@ def find_record(checkpoint: Path) -> Path | None:
 Record = tuple[dict[str, Any], list[str]]
 
 
-def read_record(path: Path | None) -> Record:
-    """What the card tells of a ``run.json``, which is little if there is none.
+def read_record(given: Path | None, checkpoint: Path) -> Record:
+    """What the card tells of a checkpoint's ``run.json``, which is little if there is none.
+
+    Args:
+        given: the record; by default that which ``find_record`` finds.
+        checkpoint: the model. A record found for it has the scores of the one that was tested.
 
     Raises:
-        UserError: if it cannot be read.
+        UserError: if the record cannot be read.
     """
+    path = given or find_record(checkpoint)
     record = read_object(path) if path is not None else {}
+    other = tested(path.parent) if path is not None and given is None else None
     try:
-        return _training(record), _scores(record) or ["No scores are recorded."]
+        training, scores = _training(record), _scores(record)
+        if other is not None and _is_another(checkpoint, other):
+            scores = [f"None are recorded: those in {RECORD} are of {other.name}, not of this."]
+        return training, scores or ["No scores are recorded."]
     except (AttributeError, TypeError, LookupError):
         raise UserError(f"{path} is not a record of `selfattn runs`") from None
+
+
+def _is_another(checkpoint: Path, tested: Path) -> bool:
+    """Whether a checkpoint of a run is not the one that was tested; other names are the user's."""
+    of_a_run = checkpoint.name.startswith(("checkpoint", "average"))
+    return of_a_run and checkpoint.name != tested.name
 
 
 def write_card(
@@ -179,10 +194,9 @@ def _training(record: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         "run": record.get("run"),
         "seed": record.get("seed"),
-        "updates": record.get("updates"),
+        "updates of the run": record.get("updates"),
         "commit": ", ".join(record.get("commits") or ()),
         "hardware": record.get("gpu") or last.get("cpu"),
-        "scores are those of the checkpoint": (record.get("test") or {}).get("checkpoint"),
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 
@@ -190,7 +204,7 @@ def _training(record: Mapping[str, Any]) -> dict[str, Any]:
 def _scores(record: Mapping[str, Any]) -> list[str]:
     signatures = record.get("signatures") or {}
     rows = [
-        f"| {_cell(test)} | {metric} | {value} | {_cell(signatures.get(metric, ''))} |"
+        f"| {_cell(test)} | {metric} | {short(value)} | {_cell(signatures.get(metric, ''))} |"
         for test, scores in (record.get("scores") or {}).items()
         for metric, value in scores.items()
     ]

@@ -99,8 +99,8 @@ class TranslationMetric(Metric):
         self.signature = str(engine.get_signature())
 
     def corpus(self, gold: Sequence[str], output: Sequence[str]) -> float:
-        """The score of one output, as sacreBLEU computes it, to two decimals."""
-        return round(float(self.engine.corpus_score(list(output), [list(gold)]).score), 2)
+        """The score of one output, as sacreBLEU computes it."""
+        return float(self.engine.corpus_score(list(output), [list(gold)]).score)
 
     def counts(self, gold: Sequence[str], outputs: Sequence[Sequence[str]]) -> list[SentenceCounts]:
         """Count each sentence of several outputs: arrays of shape (sentences, columns)."""

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Any, TextIO
 
+from selfattn_tasks.metric import short
+
 from .scheduler import Job
 
 SECONDS_BETWEEN_LINES = 60.0
@@ -94,7 +96,7 @@ class Screen:
             return "  ".join([begin, f"{job.record['updates']:>11,}", *_figures(job.record)])
         updates = f"{follower.update:,}" + ("" if total is None else f"/{total:,}")
         loss = "" if follower.loss is None else f"loss {follower.loss:.2f}"
-        best = "" if follower.best is None else f"best {follower.metric} {_short(follower.best[1])}"
+        best = "" if follower.best is None else f"best {follower.metric} {short(follower.best[1])}"
         parts = [begin, f"{updates if follower.update else '':>11}", f"{loss:<9}", f"{best:<15}"]
         left = self.estimate.of(job)
         if job.running and left:
@@ -132,13 +134,8 @@ def _figures(record: dict[str, Any]) -> list[str]:
     found = []
     for test, figures in record["scores"].items():
         name, value = next(iter(figures.items()))
-        found.append(f"{test} {name} {_short(value)}")
+        found.append(f"{test} {name} {short(value)}")
     return found
-
-
-def _short(value: float) -> str:
-    """A score in few digits; below 1 it is a correlation or an error."""
-    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
 def _cut(line: str, width: int) -> str:

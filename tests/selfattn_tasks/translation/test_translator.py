@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import yaml
 from transformers import GenerationConfig
 
 from selfattn.errors import UserError
-from selfattn_tasks.hf.card import About, find_record, write_card
+from selfattn_tasks import saved
+from selfattn_tasks.hf.card import About, find_record, read_record, write_card
 from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer
 from selfattn_tasks.hf.translation import Search, set_search
 from selfattn_tasks.hf.translator import Translator
@@ -111,3 +113,32 @@ def test_the_folder_above_is_found_from_within_a_folder(tmp_path, monkeypatch):
         UserError, match="elsewhere holds no dict.* or name their folder to export or show"
     ):
         find_parts(Path(), data="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("average", "kept", "tested"),
+    [(2, None, "average.pt"), (None, "last", "checkpoints/checkpoint_last.pt")],
+)
+def test_a_runs_folder_is_the_checkpoint_that_was_tested(tmp_path, average, kept, tested):
+    """And no other one gets its scores, unless the user names the record."""
+    for name in ("average.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match="model.safetensors; name a file in .*checkpoints"):
+        saved.find_checkpoint(tmp_path)
+    record = {
+        "scores": {"test": {"BLEU": 12.5}},
+        "test": {"average": average, "checkpoint": kept},
+        "updates": 45,
+    }
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert saved.find_checkpoint(tmp_path) == tmp_path / tested
+    facts, scores = read_record(None, tmp_path / tested)
+    assert facts == {"updates of the run": 45} and "| test | BLEU | 12.50 |  |" in scores
+    best = tmp_path / "checkpoints" / "checkpoint_best.pt"
+    name = Path(tested).name
+    assert read_record(None, best)[1] == [
+        f"None are recorded: those in run.json are of {name}, not of this."
+    ]
+    assert read_record(tmp_path / "run.json", best)[1] == scores
+    assert read_record(None, tmp_path / "model.pt")[1] == scores
