@@ -16,7 +16,7 @@ from fairseq.data.encoders import TOKENIZER_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from selfattn.errors import UserError
-from selfattn_tasks.files import check_output_folder
+from selfattn_tasks.files import check_output, check_output_folder
 from selfattn_tasks.sentences.folder import META, Folder
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.srl.prepare import LABELS
@@ -106,23 +106,23 @@ def _is_pair(betas: Any) -> bool:
 
 @check_flags
 def check_named_files(flags: Namespace) -> None:
-    """Refuse a file or a package that is missing, and JSON that is none, where a flag names it.
+    """Refuse what a flag names if it is missing, cannot be written, or should be JSON and is not.
 
     Break: fairseq's commands end in a traceback, some after the data is loaded. Fix: look first.
     """
     if not getattr(flags, "path", "of a run"):
         raise UserError("--path is missing; give a checkpoint")
-    log = getattr(flags, "log_file", None)
-    if log and not os.path.isdir(os.path.dirname(log) or "."):
-        raise UserError(f"--log-file {log}: there is no folder {os.path.dirname(log)}")
+    if log := getattr(flags, "log_file", None):
+        check_output("--log-file", Path(log))
+    for name in ("tensorboard_logdir", "results_path"):
+        if folder := getattr(flags, name, None):
+            check_output_folder(option(name), Path(folder))
     for name in _FILES:
         path = getattr(flags, name, None)
         if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
             raise UserError(f"{option(name)} {path}: there is no such file")
     for side in ("encoder", "decoder"):
         _check_vectors(side, flags)
-    if board := getattr(flags, "tensorboard_logdir", None):
-        check_output_folder("--tensorboard-logdir", Path(board))
     typed = getattr(flags, "input", "-")  # of fairseq-interactive
     if typed != "-" and not os.path.exists(typed):
         raise UserError(f"--input {typed}: there is no such file")

@@ -64,7 +64,11 @@ PARSED = {
     ),
     "a log in no folder": (
         ("--log-file", "none/log"),
-        "--log-file none/log: there is no folder none",
+        "--log-file is none/log, but there is no folder none",
+    ),
+    "a folder as the log": (
+        ("--log-file", "/dev"),
+        "--log-file is /dev, which cannot be written: Is a",
     ),
     "vectors that are missing": (
         ("--encoder-embed-path", "none.txt"),

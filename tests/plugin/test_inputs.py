@@ -137,6 +137,11 @@ def test_an_unknown_scheme_is_refused_before_anything_is_translated():
         parsed("data", "--path", "x.pt", "--remove-bpe", "spm", command="generation")
 
 
+def test_a_file_for_the_folder_of_results_is_refused_before_anything_is_translated():
+    with pytest.raises(UserError, match="--results-path is /dev/null, but /dev/null is not a fo"):
+        parsed("data", "--path", "x.pt", "--results-path", "/dev/null", command="generation")
+
+
 @pytest.mark.parametrize(
     ("words", "flags", "warned"),
     [
