@@ -13,6 +13,7 @@ from fairseq.file_io import PathManager
 
 from selfattn.errors import UserError
 from selfattn_tasks import saved
+from selfattn_tasks.files import check_output_folder
 
 from ._patch import wrap
 
@@ -63,9 +64,10 @@ def copy_safely(original: Any, src_path: str, dst_path: str, overwrite: bool = F
 def check_folder(original: Any, save_dir: str) -> None:
     """Check that ``--save-dir`` is writable.
 
-    Break: fairseq/checkpoint_utils.py, verify_checkpoint_directory, ends in a traceback. Fix: one
-    sentence.
+    Break: fairseq/checkpoint_utils.py, verify_checkpoint_directory, ends in a traceback, and makes
+    a folder named ~. Fix: one sentence.
     """
+    check_output_folder("--save-dir", Path(save_dir))
     try:
         original(save_dir)
     except OSError as error:

@@ -4,6 +4,11 @@ import fcntl
 import os
 from pathlib import Path
 
+import pytest
+from fairseq import checkpoint_utils
+
+from selfattn.errors import UserError
+
 FLAGS = ["--save-interval-updates", "1", "--keep-interval-updates", "-1", "--max-update", "8"]
 
 
@@ -63,7 +68,14 @@ def test_save_dir_that_cannot_be_written(toy_train, tmp_path):
     (tmp_path / "file").touch()
     done = toy_train(["--save-dir", tmp_path / "file" / "run"])
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert f"--save-dir {tmp_path}/file/run cannot be written" in done.stderr
+    assert f"--save-dir is {tmp_path}/file/run, but {tmp_path}/file is not a folder" in done.stderr
+
+
+def test_a_save_dir_in_a_folder_named_tilde(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="--save-dir is ~/x, but only a shell replaces ~"):
+        checkpoint_utils.verify_checkpoint_directory("~/x")
+    assert not list(tmp_path.iterdir())
 
 
 def test_full_disk_under_the_curves(toy_train, tmp_path):
