@@ -11,6 +11,7 @@ python=${PYTHON:-python}
 # ANY_COUNTS=1 accepts other counts than the published ones.
 if [ -e "$dest.text" ]; then # it appears whole or not at all
     echo "taking the text that is already in $dest.text (remove that folder to build it anew)" >&2
+    [ -n "${ANY_COUNTS:-}" ] || "$python" "$here/check_counts.py" "$dest.text"
 else
     "$python" "$here/../../scripts/prepare_conll05.py" --treebank "$treebank" \
         --archive "$archives/conll05st-release.tar.gz" "$archives/conll05st-tests.tar.gz" \

@@ -219,6 +219,16 @@ def test_a_download_that_broke_off_is_named(build, tmp_path, run_cli):
     refused(done, tmp_path, "conll05st-release.tar.gz cannot be read as a whole .tar.gz archive")
 
 
+def test_the_example_takes_text_of_other_counts_only_if_told(build, tmp_path, run_cli):
+    build("--any-counts", "--dest", "data.text").ok()
+    command = ["examples/srl_conll05/prepare.sh", "treebank", ".", "data"]
+    options = {"python": "bash", "cwd": tmp_path, "PYTHON": sys.executable}
+    done = run_cli(command, **options)
+    assert done.returncode == 2 and "train has 40 sentences, 240 tokens and" in done.stderr
+    assert done.stderr.endswith("ANY_COUNTS=1) accepts them\n") and not (tmp_path / "data").exists()
+    run_cli(command, **options, ANY_COUNTS="1").ok()
+
+
 @pytest.mark.slow
 @pytest.mark.fairseq
 def test_the_example_from_archives_to_scores(layout, tmp_path, run_cli):

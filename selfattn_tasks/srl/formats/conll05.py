@@ -68,18 +68,33 @@ def build(
                 f"{numbers[1]:>7,} tokens, {numbers[2]:>6,} propositions"
             )
         counts[part.name]["total"] = total = _count(data[part.name])
-        if total != part.published and not any_counts:
-            raise UserError(
-                f"{part.name} has {_say(total)}, but {_say(part.published)} are published: the "
-                "Treebank or the archives are incomplete, or another version; --any-counts accepts "
-                "them"
-            )
+        if not any_counts:
+            _check_total(part, total)
     with new_folder(destination, overwrite=overwrite, mark=MARK) as folder:
         for name, sentences in data.items():
             conll.write_columns(folder / f"{name}.conll", sentences)
             conll.write_props(folder / f"{name}.props", sentences)
         write_json(folder / MARK, counts)
     return counts
+
+
+def check_counts(folder: Path) -> None:
+    """Refuse a folder that :func:`build` made of other data than the published.
+
+    Raises:
+        UserError: if a part has other counts than the published ones, or cannot be read.
+    """
+    for part in PARTS:
+        _check_total(part, _count(conll.read(folder / f"{part.name}.conll")))
+
+
+def _check_total(part: Part, total: tuple[int, int, int]) -> None:
+    if total != part.published:
+        raise UserError(
+            f"{part.name} has {_say(total)}, but {_say(part.published)} are published: the "
+            "Treebank or the archives are incomplete, or another version; --any-counts (of "
+            "prepare.sh: ANY_COUNTS=1) accepts them"
+        )
 
 
 def _count(sentences: Sequence[Sentence]) -> tuple[int, int, int]:
