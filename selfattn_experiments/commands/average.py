@@ -101,8 +101,9 @@ def _warn_of_gaps(averaged: set[int], last: Path, interval: int) -> None:
     if missed := sorted(due - averaged):
         print(
             f"warning: averaged are the updates {', '.join(map(str, sorted(averaged)))}, not "
-            f"{', '.join(map(str, missed))}: there is no checkpoint by update between the "
-            "intervals, nor where an epoch ends, unless --no-epoch-checkpoints is left out",
+            f"{', '.join(map(str, missed))}, of which there is no checkpoint by update; the cause "
+            "may be --no-epoch-checkpoints, --keep-last-epochs, --keep-interval-updates or an "
+            "update off the interval",
             file=sys.stderr,
         )
 
