@@ -46,6 +46,7 @@ import signal
 from pathlib import Path
 
 from selfattn.errors import UserError
+from selfattn_tasks.files import check_output_folder
 
 from ..process import again
 from ..runs.grid import read_grid
@@ -76,6 +77,8 @@ def main(args: argparse.Namespace) -> int:
     """Run the grid, or only print its commands, summarise it or write scripts."""
     check_least(args, jobs=1, runs_per_gpu=1, retries=0)
     grid = read_grid(args.grid)
+    if not args.dry_run:
+        check_output_folder(f"{args.grid}: `output`", grid.output)
     if args.slurm:
         from ..runs.session import choose
         from ..runs.slurm import write_scripts

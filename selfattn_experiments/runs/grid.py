@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn_tasks.files import check_output_folder
 from selfattn_tasks.registry import TASKS
 from selfattn_tasks.task import Task
 
@@ -63,7 +62,6 @@ def read_grid(path: Path) -> Grid:
     reader = Reader(path, content)
     task = TASKS[reader.one_of("task", tuple(TASKS), required=True)]
     reader.check_keys(task)
-    check_output_folder(f"{path}: `output`", Path(reader.text("output")))
     data = _data_folder(reader.path("data"), task)
     common = reader.flags("common")
     systems = reader.systems(common)

@@ -82,8 +82,6 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
     [
         ("average: 2", "avarage: 2", "the key `avarage` is unknown: do you mean `average`?"),
         ("task: translation", "task: srl", "`references` belongs to task translation, not to srl"),
-        ("/out", "/ref", "ref, but"),
-        ("output: ", "output: /proc/", "which cannot be written: No such file or directory"),
         ("task: translation", "task: parsing", "'parsing', but must be translation or srl"),
         ("[1, 2]", "[1, 1]", "a list of distinct whole numbers"),
         ("[1, 2]", "3", "`seeds` is 3, but must be a list"),

@@ -17,6 +17,7 @@ from selfattn_experiments.runs.identity import Identity
 from selfattn_experiments.runs.run import Run
 from selfattn_tasks import saved
 from selfattn_tasks.cli import fairseq_command
+from tests.conftest import run_verb
 
 GRID = """
 task: translation
@@ -163,6 +164,16 @@ def test_a_truncated_checkpoint_fails_its_run_alone(grid):
         with pytest.raises((UserError, OSError)):
             first.steps(Slot())
     assert [step.name for step in second.steps(Slot())] == ["train", "test"]
+
+
+def test_only_a_dry_run_takes_an_output_that_cannot_be_written(grid, capsys):
+    text = grid.file.read_text()
+    grid.file.write_text(text.replace("output: ", "output: /proc/"))
+    for flags in ((), ("--summary",), ("--slurm", grid.data / "jobs")):
+        with pytest.raises(UserError, match="`output` is /proc/.*, which cannot be written: No su"):
+            run_verb("runs", grid.file, *flags)
+    run_verb("runs", grid.file, "--dry-run", "--device", "cpu")
+    assert "# base-2\n" in capsys.readouterr().out
 
 
 def test_commands_of_a_dry_run_can_be_pasted(tmp_path, capsys):
