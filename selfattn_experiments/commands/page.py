@@ -243,6 +243,9 @@ def main(args: argparse.Namespace) -> None:
         )  # fmt: skip
     except OSError as error:
         port = "" if args.port is None else f" --port {args.port}"
-        raise UserError(f"--host {args.host}{port} cannot be used: {error}") from None
+        reason = str(error)
+        if "GRADIO_SERVER_PORT" in reason:  # whatever was wrong with either
+            reason = "the port is taken, or the host is not this machine; give another --port"
+        raise UserError(f"--host {args.host}{port} cannot be used: {reason}") from None
     print(*filter(None, addresses), flush=True)
     page.block_thread()
