@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import errno
+import glob
 import io
 import json
 import os
 import shutil
+import socket
 import stat
 import sys
 import tempfile
@@ -17,6 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from selfattn.errors import UserError
+
+from .text import NUMBER
 
 
 @contextmanager
@@ -28,8 +32,8 @@ def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     descriptors (``/dev/null``, ``/dev/stdout``, ``>(command)``) get the bytes at the end.
 
     Args:
-        path: the file. While it is written it is ``.PATH.partial-PID``, which no error leaves
-            behind.
+        path: the file. While it is written it is ``.PATH.partial-HOST-PID``, which no error leaves
+            behind; what a killed process leaves is removed when the file is written again.
 
     Yields:
         IO[bytes]: opened for writing, and for seeking.
@@ -217,11 +221,33 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _partial(target: Path) -> Path:
-    """A free name beside ``target``; what an earlier process left under it is removed."""
-    # Cut: the longest names that file systems take have 255 bytes.
-    partial = target.with_name(f".{target.name[:50]}.partial-{os.getpid()}")
-    partial.unlink(missing_ok=True)
-    return partial
+    """A free name beside ``target``; what killed processes of this machine left is removed."""
+    # Cut: the longest names that file systems take have 255 bytes. The host, because processes of
+    # others, which may write into the same folder, cannot be told from dead ones.
+    stem = f".{target.name[:50]}.partial-{socket.gethostname()[:20]}-"
+    for remains in left_behind(target.parent, stem):
+        with suppress(OSError):  # another user's, for one
+            remains.unlink()
+    return target.with_name(f"{stem}{os.getpid()}")
+
+
+def left_behind(folder: Path, stem: str) -> Iterator[Path]:
+    """What is named ``stem`` and the number of a process that has ended, or of this one."""
+    for path in folder.glob(f"{glob.escape(stem)}*"):
+        pid = path.name.removeprefix(stem)
+        if NUMBER.fullmatch(pid) and (int(pid) == os.getpid() or not is_alive(int(pid))):
+            yield path
+
+
+def is_alive(process: int) -> bool:
+    """Whether the process of this number is running on this machine, whoever started it."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _keep_mode(old: Path, new: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 import shutil
@@ -14,8 +13,7 @@ from typing import Any
 from selfattn.errors import UserError
 
 from .cli import raise_if_disk_full
-from .files import check_no_pipes, check_output_folder
-from .text import NUMBER
+from .files import check_no_pipes, check_output_folder, left_behind
 
 
 @contextmanager
@@ -66,21 +64,8 @@ def _remove_remains(destination: Path) -> None:
     """Remove the temporary folders that killed processes left behind."""
     # Without a destination, an old one may be all that is left of it.
     for kind in ("partial", "old") if destination.exists() else ("partial",):
-        for remains in destination.parent.glob(f".{glob.escape(destination.name)}.{kind}-*"):
-            pid = remains.name.rpartition("-")[2]
-            if NUMBER.fullmatch(pid) and (int(pid) == os.getpid() or not is_alive(int(pid))):
-                shutil.rmtree(remains, ignore_errors=True)
-
-
-def is_alive(process: int) -> bool:
-    """Whether the process of this number is running on this machine, whoever started it."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+        for remains in left_behind(destination.parent, f".{destination.name}.{kind}-"):
+            shutil.rmtree(remains, ignore_errors=True)
 
 
 def check_destination(

@@ -118,10 +118,14 @@ def _writing(path: Path, needed: int) -> Iterator[IO[bytes]]:
         if full is None:
             raise
         raise UserError(
-            f"cannot write {path}: {full.strerror}; the file needs about {needed / 1e6:.1f} MB and "
-            f"{free / 1e6:.1f} MB were left; files written before are intact, so free some space "
+            f"cannot write {path}: {full.strerror}; the file needs about {_size(needed)} and "
+            f"{_size(free)} were left; files written before are intact, so free some space "
             "and run the same command again"
         ) from error
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} KB"
 
 
 def _disk_full(error: BaseException | None) -> OSError | None:

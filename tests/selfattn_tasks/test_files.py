@@ -2,7 +2,10 @@
 
 import io
 import os
+import socket
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -127,6 +130,39 @@ def test_a_full_device_is_named(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as raised:
         write_text(tmp_path / "full", "x")
     assert raised.value.filename == str(tmp_path / "full")
+
+
+def test_a_small_file_that_does_not_fit_is_measured_in_kilobytes(tmp_path):
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(UserError, match=r"the file needs about 0\.4 KB and .* were left"):
+        saved.write({"model": torch.zeros(100)}, tmp_path / "full")
+
+
+def test_what_a_killed_process_of_this_machine_left_is_removed(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host = socket.gethostname()[:20]
+    left = f".a.txt.partial-{host}-{ended.pid}"
+    stay = [
+        f".a.txt.partial-elsewhere-{ended.pid}",
+        f".a.txt.partial-{host}-{os.getppid()}",
+        f".b.txt.partial-{host}-{ended.pid}",
+    ]
+    for name in (left, *stay):
+        (tmp_path / name).touch()
+    write_text(tmp_path / "a.txt", "x")
+    assert sorted(os.listdir(tmp_path)) == sorted([*stay, "a.txt"])
+
+
+def test_a_killed_writer_leaves_what_the_next_one_removes(run_cli, tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from selfattn_tasks.files import writing\n"
+        "with writing(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    )
+    assert run_cli(["-c", code, tmp_path / "a.txt"], fresh=False).returncode == -9
+    assert len(os.listdir(tmp_path)) == 1
+    write_text(tmp_path / "a.txt", "x")
+    assert os.listdir(tmp_path) == ["a.txt"]
 
 
 def test_standard_output_in_a_file_keeps_what_was_printed(run_cli, tmp_path):

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn_tasks.files import read_json
-from selfattn_tasks.folder import is_alive
+from selfattn_tasks.files import is_alive, read_json
 
 # The processes of a runner that was killed hold its lock until they have noticed.
 _PATIENCE = 10.0
