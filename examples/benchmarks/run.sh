@@ -53,7 +53,7 @@ else
     bench layer-own bench_attention.py --reference multihead:layer --lengths 64 128 256 512 1024 2048 \
         --max-tokens 8192 --seconds 4 \
         --methods $own multihead:window multihead:relative multihead:rotary multihead:alibi "$@"
-    bench layer-dropout bench_attention.py --methods-module $out/dropout.py --reference dropout \
+    bench layer-dropout bench_attention.py --methods-module benchmarks/dropout.py --reference dropout \
         --methods dropout dropout:multihead dropout:masks dropout:srl dropout:paper \
         --lengths 16 64 128 256 512 1024 2048 --max-tokens 8192 --seconds 4 "$@"
     # shellcheck disable=SC2086
