@@ -1,4 +1,7 @@
-"""Layers with attention dropout, for ``bench_attention.py --methods-module``; see run.sh."""
+"""Layers with attention dropout, for ``bench_attention.py --methods-module``; see run.sh.
+
+They are built in ``eval()``, in which they are checked, and timed in training.
+"""
 
 from typing import Any
 
@@ -16,17 +19,17 @@ def torch_layer(setup: Setup) -> nn.Module:
     """``nn.MultiheadAttention``."""
     layer = TorchMultiHead(setup.embed_dim, setup.heads)
     layer.attention.dropout = RATE
-    return layer
+    return layer.eval()
 
 
 def own(name: str, label: str, mechanism: str, **switches: Any) -> LayerMethod:
-    """A layer of this project, unchecked: no two layers drop the same weights."""
+    """A layer of this project."""
     return LayerMethod(
         f"dropout:{name}",
         f"{label}, dropout",
         lambda s: build_attention(
             mechanism, s.embed_dim, s.heads, attention_dropout=RATE, **switches
-        ),
+        ).eval(),
     )
 
 
