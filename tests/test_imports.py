@@ -199,7 +199,7 @@ def test_imports_within_a_package_are_relative(package):
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in python_files(package)
-        if path.name != "fairseq_update.py"  # loaded by its path, without a package
+        if path.name not in ("fairseq_update.py", "dropout.py")  # loaded by path, without a package
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom)
         and not node.level

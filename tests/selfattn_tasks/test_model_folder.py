@@ -208,7 +208,7 @@ def test_there_and_back(tmp_path):
     for text in (
         'license: "mit"',
         "| data | a toy |",
-        "| wsj | f1 | 84.8 |",
+        "| wsj | f1 | 84.80 |",
         "`pip install 'selfattn-fairseq[",
     ):
         assert text in card
