@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -55,8 +55,9 @@ def find_checkpoint(path: Path) -> Path:
             f"{index} lists several files of weights, but one is needed, {WEIGHTS}; save the model "
             "with a larger max_shard_size"
         )
-    if not there and (found := tested(path)) is not None and found.is_file():
-        return found
+    if not there and (record := path / RECORD).is_file():
+        found = tested(path, read_object(record))
+        there = [found] if found is not None and found.is_file() else []
     if not there:
         inside = path / "checkpoints"
         hint = f"; name a file in {inside}" if inside.is_dir() else ""
@@ -64,14 +65,9 @@ def find_checkpoint(path: Path) -> Path:
     return there[0]
 
 
-def tested(folder: Path) -> Path | None:
-    """The checkpoint whose scores the record in a run's folder holds; None if no record says so.
-
-    Raises:
-        UserError: if the record cannot be read.
-    """
-    record = folder / RECORD
-    test = read_object(record).get("test") if record.is_file() else None
+def tested(folder: Path, record: Mapping[str, Any]) -> Path | None:
+    """The checkpoint of a run's folder that was tested, by the record; None if it is silent."""
+    test = record.get("test")
     if not isinstance(test, dict):
         return None
     if test.get("average"):

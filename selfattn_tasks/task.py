@@ -17,7 +17,7 @@ from .metric import Metric, Scale
 class Scores:
     """Figures by name, what makes them comparable, and what is odd about them.
 
-    Figures are not rounded as they are shown, so that means and deviations of runs are exact.
+    Figures are not rounded, so that means and deviations of runs are exact.
     """
 
     figures: dict[str, float]

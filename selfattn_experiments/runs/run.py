@@ -257,7 +257,10 @@ class Run:
             "system": self.system,
             "seed": self.seed,
             "finished": now(),
-            "scores": {test: scores.figures for test, scores in self._scores.items()},
+            "scores": {
+                test: {name: round(value, 6) for name, value in scores.figures.items()}
+                for test, scores in self._scores.items()
+            },
             "signatures": next(iter(self._scores.values())).signatures,
             "protocol": self.grid.task.protocol(self.grid.data),
             "warnings": self._new_warnings(),

@@ -131,7 +131,7 @@ def read_record(given: Path | None, checkpoint: Path) -> Record:
     """
     path = given or find_record(checkpoint)
     record = read_object(path) if path is not None else {}
-    other = tested(path.parent) if path is not None and given is None else None
+    other = tested(path.parent, record) if path is not None and given is None else None
     try:
         training, scores = _training(record), _scores(record)
         if other is not None and _is_another(checkpoint, other):

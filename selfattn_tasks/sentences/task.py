@@ -65,7 +65,7 @@ class Sentences(Task):
         warnings = self.output_warnings(hypotheses.name, output, found, wanted, lowercase)
         output.replace(hypotheses)
         return Scores(
-            {name: round(value or 0.0, 6) for name, value in scores.items()},
+            {name: value or 0.0 for name, value in scores.items()},
             {name: SentenceMetric(name).signature for name in scores},
             tuple(warnings),
         )

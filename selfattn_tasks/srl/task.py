@@ -65,7 +65,7 @@ class SRL(Task):
             "Comp.": result.perfect_percent,
         }
         warnings = _absent(hypotheses.name, result)
-        return Scores({name: round(value, 6) for name, value in figures.items()}, {}, warnings)
+        return Scores(figures, {}, warnings)
 
     def output_warnings(
         self,

@@ -42,7 +42,7 @@ class Translation(Task):
         wanted = self.read_gold(gold)
         found = self.read_outputs(output, wanted, gold)
         metrics = translation_metrics(("BLEU", "chrF"), lowercase=lowercase)
-        scores = {m.name: round(m.corpus(wanted, found), 6) for m in metrics}
+        scores = {m.name: m.corpus(wanted, found) for m in metrics}
         write_lines(hypotheses, found)
         warnings = output_warnings.text_warnings(hypotheses.name, found, wanted, lowercase)
         return Scores(scores, {m.name: m.signature for m in metrics}, tuple(warnings))

@@ -78,6 +78,6 @@ class Similarity(Task):
         figures = {}
         for metric in map(SimilarityMetric, self.metrics):
             (sums,) = metric.counts(wanted, [found])
-            figures[metric.name] = round(float(metric.scores(sums.sum(axis=0))), 6)
+            figures[metric.name] = float(metric.scores(sums.sum(axis=0)))
         output.replace(hypotheses)
         return Scores(figures, {})

@@ -12,7 +12,7 @@ from ..common import dispatch, distance
 from ..common.tiling import with_graph
 from . import fused, native
 from .eager import mtsa_eager
-from .equation import mtsa_slow
+from .equation import drops_pairs_only, mtsa_slow
 from .fused import mtsa_fused
 from .native import mtsa_native
 
@@ -104,7 +104,7 @@ def mtsa(
     on_cpu, lacking = q.device.type == "cpu", None
     if not on_cpu and distance_bias is not None:
         lacking = distance.NOT_FUSED
-    elif not on_cpu and dropout_p and s.shape[-1] == 1:
+    elif not on_cpu and dropout_p and drops_pairs_only(s):
         lacking = "it drops no weight that all features share"
     name = dispatch.backend_for("mtsa", q, backend, (q.shape[-1], v.shape[-1]), lacking)
     run = mtsa_native if on_cpu and name == "fused" else _RUN[name]

@@ -64,7 +64,7 @@ class Block:
             self.ve.mul_(self.drop)
 
     def per_score(self, t: Tensor) -> Tensor:
-        """The sum over the features that share a score: ``(., ., D)`` -> the width of ``e``."""
+        """The sum over the features that share a score: ``(..., D)`` -> the width of ``e``."""
         return t if t.shape[-1] == self.e.shape[-1] else t.sum(-1, keepdim=True)
 
     def weights(self, tile: Tile) -> tuple[Tensor, Tensor | None]:

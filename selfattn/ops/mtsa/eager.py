@@ -19,7 +19,7 @@ from ..common.autograd import Outputs
 from ..common.distance import DistanceTable
 from ..common.dropout import FactorDropout
 from .block import Block
-from .equation import MTSACall, attend
+from .equation import MTSACall, attend, drops_pairs_only
 from .exact import SMALLEST_DENOMINATOR, exact_backward, exact_forward
 from .tiling import Tile, dropout_factors, parts
 
@@ -55,15 +55,15 @@ class _Eager(MTSACall):
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
         q, _, v, s, _, _, seed = inputs
-        only = s.shape[-1] == 1
-        return dropout_factors(q, v, self.masks, self.dropout_p, int(seed), pairs_only=only)
+        only = drops_pairs_only(s)
+        return dropout_factors(q, v, self.masks, self.dropout_p, int(seed), only)
 
     def _blocks(self, inputs: Sequence[Any], distance: DistanceTable | None) -> Iterator[Block]:
         """All parts; the stream of dropout factors is the same in both passes."""
         q, s, seed = inputs[0], inputs[3], inputs[-1]
         dropout = None
         if seed is not None:
-            dropout = FactorDropout(self.dropout_p, int(seed), q.device, s.shape[-1] == 1)
+            dropout = FactorDropout(self.dropout_p, int(seed), q.device, drops_pairs_only(s))
         for part in parts(self.masks, len(q), q.shape[2], q.device):
             yield Block(part, inputs, self.sigma_t, dropout, distance)
 
@@ -107,12 +107,12 @@ def _backward(
     gq, gk, gv, gs = out
     split = block.part.split
     dn = grad / den  # gradient of the numerator
-    dd = dn * h  # minus the gradient of the denominator, feature by feature
+    dd = block.per_score(dn * h)  # minus the gradient of the denominator
     for tile in block.tiles:
         queries, keys = (..., tile.queries, slice(None)), (..., tile.keys, slice(None))
         p, sigmoid = block.weights(tile)  # (rows, n_q, n_k)
-        x = dn[queries].flatten(0, 1)  # (rows, n_q, D)
-        y = block.per_score(dd[queries].flatten(0, 1))  # (rows, n_q, D or 1)
+        # (rows, n_q, D), (rows, n_q, D or 1)
+        x, y = dn[queries].flatten(0, 1), dd[queries].flatten(0, 1)
         e, ve = block.e[keys], block.ve[keys]  # (rows, n_k, D or 1), (rows, n_k, D)
         gr = torch.bmm(x, ve.mT)  # gN (v * E)^T, (rows, n_q, n_k)
         pair_drop = block.pair_dropout(p)

@@ -23,6 +23,11 @@ from .reference import log_sigmoid, mtsa_reference
 FACTORISED = False  # Algorithm 1 instead, while `selfattn export` records a graph
 
 
+def drops_pairs_only(s: Tensor) -> bool:
+    """Whether dropout has one factor, as where all features of a key share its score."""
+    return s.shape[-1] == 1
+
+
 def mtsa_slow(
     q: Tensor,
     k: Tensor,
@@ -44,7 +49,7 @@ def mtsa_slow(
     factors = None
     if dropout_p:
         pairs = (*q.shape[:3], q.shape[2])
-        factors = draw_factors(pairs, v.shape, dropout_p, wide[2], pairs_only=s.shape[-1] == 1)
+        factors = draw_factors(pairs, v.shape, dropout_p, wide[2], drops_pairs_only(s))
     kind = q.device.type
     # Autocast would round eq. 8. Turned off only where it is on: graphs of exports stay plain.
     autocasts = not q.is_meta and torch.is_autocast_enabled(kind)

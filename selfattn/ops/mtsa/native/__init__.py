@@ -16,7 +16,7 @@ from ...common.autograd import Inputs, Outputs
 from ...common.dropout import keep_probabilities
 from ...common.native import dropout
 from ...common.tiling import rows
-from ..equation import MTSACall, attend
+from ..equation import MTSACall, attend, drops_pairs_only
 
 HERE = Path(__file__).parent
 refusal = functools.partial(native.refusal, HERE)
@@ -66,22 +66,21 @@ class _Native(MTSACall):
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
         v, s, seed = inputs[2], inputs[3], int(inputs[-1])
-        return dropout_factors(v, self.dropout_p, seed, pairs_only=s.shape[-1] == 1)
+        return dropout_factors(v, self.dropout_p, seed, drops_pairs_only(s))
 
     def _compute(self, inputs: Sequence[Any], outputs: Inputs, gradients: dict[str, Any]) -> None:
         """Pass everything to C; backward has gradients."""
-        q, v, seed = inputs[0], inputs[2], inputs[-1]
+        q, v, s, seed = inputs[0], inputs[2], inputs[3], inputs[-1]
         batch, heads, length, inner = q.shape
         left, right = operators.offsets(self.masks)
-        scores = inputs[3].shape[-1]
-        keep, keep_features = keep_probabilities(self.dropout_p, pairs_only=scores == 1)
+        keep, keep_features = keep_probabilities(self.dropout_p, drops_pairs_only(s))
         task = _Task(
             batch=batch,
             heads=heads,
             length=length,
             inner=inner,
             width=v.shape[-1],
-            scores=scores,
+            scores=s.shape[-1],
             logsigmoid=self.sigma_t == "logsigmoid",
             threads=torch.get_num_threads(),
             scale=inner**-0.5,
