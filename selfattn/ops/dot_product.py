@@ -1,10 +1,10 @@
 """Dot-product attention under positional masks and a bias by distance, for all heads at once.
 
-Without masks and bias it is PyTorch's operator. Everything else is the operator of MTSA with
-source2token scores of 0, where every feature has the softmax of the dot products. Only on a GPU,
-with dropout or where MTSA has no fast kernel, a strict direction is causal attention of every query
-on the keys before it (or after it, on reversed tensors), for which PyTorch's kernels compute half
-of the pairs.
+Without masks and bias it is PyTorch's operator, but for dropout on a CPU. Everything else is the
+operator of MTSA with source2token scores of 0, where every feature has the softmax of the dot
+products. Only on a GPU, with dropout or where MTSA has no fast kernel, a strict direction is causal
+attention of every query on the keys before it (or after it, on reversed tensors), for which
+PyTorch's kernels compute half of the pairs.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,7 @@ def dot_product(
 ) -> Tensor:
     """``softmax(q k^T / sqrt(D) + bias + M) v`` over the visible keys (Vaswani et al. 2017, eq. 1).
 
-    Memory is linear in T, but for dropout: without masks and bias on a CPU, and under windows or a
-    bias on a GPU.
+    Memory is linear in T, but for dropout under windows or a bias on a GPU.
 
     Args:
         q: queries ``(B, H, T, D)``.
@@ -49,8 +48,11 @@ def dot_product(
         a sentence of padding only sees itself.
     """
     if distance_bias is None and all(mask.offsets == (None, None) for mask in masks):
-        visible = None if padding_mask is None else not_padding(padding_mask)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout_p)
+        if not (dropout_p and q.device.type == "cpu" and _has_kernel(q, k, v)):
+            visible = None if padding_mask is None else not_padding(padding_mask)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout_p)
+        if padding_mask is not None:
+            padding_mask = ~not_padding(padding_mask)[:, 0, 0]  # (B, T)
     if not v.numel():
         return with_graph(v, q, k, distance_bias)
     strict = distance_bias is None and all(
@@ -69,9 +71,14 @@ def dot_product(
 
 def _fast_on_gpu(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether MTSA's kernel was faster than causal attention, which copies all that it reverses."""
-    if not q.dtype == k.dtype == v.dtype == torch.bfloat16 or dispatch.unfit(q):
+    return q.dtype is torch.bfloat16 and _has_kernel(q, k, v)
+
+
+def _has_kernel(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether MTSA has a fast kernel for these tensors."""
+    if not q.dtype == k.dtype == v.dtype or dispatch.unfit(q):
         return False
-    return dispatch.refusal("mtsa", "cuda", q.dtype, q.shape[-1], v.shape[-1]) is None
+    return dispatch.refusal("mtsa", q.device.type, q.dtype, q.shape[-1], v.shape[-1]) is None
 
 
 def not_padding(padding_mask: Tensor) -> Tensor:

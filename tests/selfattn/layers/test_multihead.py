@@ -239,7 +239,7 @@ def test_dropout_drops_weights_and_keeps_their_mean(switches):
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize(
     "switches",
-    [{"masks": "forward_backward"}, {"window": 16}, {"masks": "forward", "distance": "linear"}],
+    [{}, {"masks": "forward_backward"}, {"window": 16}, {"masks": "forward", "distance": "linear"}],
     ids=str,
 )
 def test_memory_is_linear_in_the_length(switches, dropout):
