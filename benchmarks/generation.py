@@ -31,7 +31,7 @@ def main() -> None:
     """Print the two numbers, and the decoder's share of generate()'s time."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("source", type=Path, help="sentences, one a line")
+    parser.add_argument("source", type=Path, help="sentences, one per line")
     parser.add_argument("--batch", type=int, default=64, help="sentences of similar length")
     parser.add_argument("--sentences", type=int, default=256, help="to time; 0: none")
     parser.add_argument("--seconds", type=float, default=60.0, help="of timing")

@@ -18,7 +18,7 @@ def block_length(tokens: float, extra: int = 0) -> int:
         r in tokens, at least 1.
 
     Raises:
-        UserError: if n is not above 0, or ``extra`` below it.
+        UserError: if n is not a finite number above 0, or ``extra`` below it.
 
     Differs:
         The authors' code takes ``extra=1`` for blocks from statistics, the paper nothing.
@@ -28,7 +28,9 @@ def block_length(tokens: float, extra: int = 0) -> int:
         6
     """
     if not (tokens > 0 and math.isfinite(tokens)):
-        raise UserError(f"a length of {tokens} tokens is not allowed; it must be above 0")
+        raise UserError(
+            f"a length of {tokens} tokens is not allowed; it must be a finite number above 0"
+        )
     volume = 2 * tokens
     root = round(volume ** (1 / 3))  # exact where 2 n is a cube: a power may come out just above
     return root + (root**3 < volume) + check_integer("extra", extra, 0)

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 from numbers import Integral, Real
 from typing import Any
 
-# Sizes and lengths above it fit into no memory, and sums of them not into 64 bits.
+# Sizes and lengths above it fit into no memory.
 LARGEST = 2**31 - 1
 
-# A word of a file may have a million characters; paths have less.
+# A word of a file may have a million characters; paths have fewer.
 _LONG_WORD = re.compile(r"\S{1000,}")
 _LONGEST = 4000
 

@@ -110,6 +110,7 @@ def command(name: str, purpose: str, extra: str | None = None) -> Record:
 def collect() -> list[Record]:
     """Look at this machine; the report's lines are in the order of the screen."""
     torch, error = import_torch()
+    compiler = next(filter(shutil.which, ("gcc", "cc", "clang")), "gcc")
     gpu = torch is not None and torch.cuda.is_available()
     return [
         Record("Versions", "selfattn", __version__),
@@ -118,7 +119,7 @@ def collect() -> list[Record]:
         version("numpy", "pip install numpy==2.3.5"),
         _triton(gpu),
         *_backends(gpu),
-        command("gcc", "for the fast attention on a CPU, another C compiler will do"),
+        command(compiler, "for the fast attention on a CPU, another C compiler will do"),
         command("g++", "only to compile: torch.compile"),
     ]
 

@@ -24,7 +24,7 @@ _PAD = "padding: an attention mask of 1 = keep becomes one by padding_mask = att
 def check_padding_mask(
     padding_mask: Any, shape: Sequence[int] | None = None, axes: str = "(B, T)"
 ) -> None:
-    """Refuse a padding mask of another dtype or shape; None is always right.
+    """Refuse a padding mask of another dtype or shape; None is accepted.
 
     Args:
         padding_mask: what a caller gave.
@@ -47,6 +47,8 @@ def as_masks(masks: Any) -> tuple["PositionalMask", ...]:
     if masks is None:
         raise UserError("masks is missing; give one PositionalMask, or several")
     found = tuple(masks) if isinstance(masks, Iterable) else (masks,)
+    if not found:
+        raise UserError("masks is empty; give one PositionalMask, or several")
     if wrong := [mask for mask in found if not isinstance(mask, PositionalMask)]:
         raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
     return found
@@ -142,7 +144,7 @@ def padding_from_attention_mask(attention_mask: Tensor, name: str = "attention_m
 
 
 def from_additive(mask: Tensor | None, name: str = "padding_mask") -> Tensor | None:
-    """A mask of ``torch.nn`` as bool: torch turns bool ones into floats for its own layers.
+    """A mask of ``torch.nn`` as bool: torch hands bool masks on to its own layers as floats.
 
     Args:
         mask: bool, True = hidden, or floating, 0 = visible and -inf = hidden.
@@ -189,7 +191,7 @@ def holds(condition: Tensor, otherwise: str) -> bool:
 
 
 def check_selections(shape: Sequence[int], **selections: Any) -> None:
-    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right.
+    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is accepted.
 
     Raises:
         UserError: if one is not a bool tensor of that shape.

@@ -58,7 +58,7 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> dic
         }[by]
         raise UserError(
             f"--last is {count}, but {folder} holds {len(found)} checkpoints by {by} ({name}): "
-            f"give less, or train {flags}"
+            f"give fewer, or train {flags}"
         )
     return {path: number for number, path in found[-count:]}
 

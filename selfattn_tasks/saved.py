@@ -26,7 +26,9 @@ SHIPPED = Path(__file__).resolve().parent / "pretrained"
 def find_model(path: Path) -> Path:
     """The path, or where nothing has it, the folder of a model that comes with this package."""
     shipped = SHIPPED / path
-    return shipped if not path.exists() and len(path.parts) == 1 and shipped.is_dir() else path
+    # Not Path.exists, which raises an error for a name that is too long, as a text may be.
+    there = os.path.exists(path) or len(path.parts) > 1 or not os.path.isdir(shipped)
+    return path if there else shipped
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -41,13 +43,13 @@ def find_checkpoint(path: Path) -> Path:
         UserError: if a folder holds none, or a model in several files.
     """
     path = find_model(path)
-    if not path.exists() and len(path.parts) == 1 and not path.suffix:
+    if not os.path.exists(path) and len(path.parts) == 1 and not path.suffix:
         shipped = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
         raise UserError(
             f"{path} does not exist; give a checkpoint, a folder, or a model that comes with this "
             f"package: {', '.join(shipped)}"
         )
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return path
     there = [path / name for name in (*CHECKPOINTS, WEIGHTS) if (path / name).is_file()]
     if not there and (index := path / f"{WEIGHTS}.index.json").is_file():

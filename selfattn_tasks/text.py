@@ -1,4 +1,4 @@
-"""Reading and cleaning parallel text, one sentence a line."""
+"""Reading and cleaning parallel text, one sentence per line."""
 
 from __future__ import annotations
 

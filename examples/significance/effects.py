@@ -18,7 +18,7 @@ from factorial import contrast, scores_of
 from selfattn.errors import UserError
 from selfattn_experiments.commands.flags import check_outputs
 from selfattn_experiments.compare.rendering.cells import markdown, signed, span
-from selfattn_experiments.report.figures import check_format, colours, new_figure, save, tidy
+from selfattn_experiments.report.figures import check_picture, colours, new_figure, save, tidy
 from selfattn_experiments.runs.keys import load
 from selfattn_tasks.cli import run
 
@@ -39,7 +39,7 @@ def main() -> None:
     args = parser.parse_args()
     check_outputs(args, "plot", inputs=[args.file])
     if args.plot is not None:
-        check_format("--plot", args.plot)
+        check_picture("--plot", args.plot)
     groups, metrics, found = read(args.file)
     header = ["", *(f"{title}, {metric}" for title, metric in metrics.items())]
     rows = []

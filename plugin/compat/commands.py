@@ -114,7 +114,7 @@ def _other_kind(error: AttributeError) -> str | None:
     """The sentence for a task or command that is for models of another kind."""
     if error.name not in _KINDS or not isinstance(error.obj, BaseFairseqModel):
         return None
-    return f"this task needs {_KINDS[error.name]}, and {type(error.obj).__name__} is none"
+    return f"this task needs {_KINDS[error.name]}, and {type(error.obj).__name__} is not one"
 
 
 def _unknown_metric(error: KeyError) -> str | None:

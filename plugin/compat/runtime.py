@@ -102,6 +102,7 @@ def flush_tiny_moments(original: Any, self: FairseqOptimizer, *args: Any, **kwar
     arithmetic with such numbers is some ten times slower: half of the time of an update goes there
     if the vocabulary is large and the model small. Fix: flush them while the optimizer steps. With
     an eps of 1e-8, no weight differs by more than 1e-30 after it; forward and backward keep them.
+    The flag is a thread's own: what PyTorch's other threads step keeps its subnormal moments.
     """
     on_cpu = next(iter(self.params)).device.type == "cpu"
     if not on_cpu or torch.tensor(torch.finfo(torch.float32).tiny) * 0.5 == 0:  # flushed anyway

@@ -81,7 +81,7 @@ class BIOTaggingCriterion(SummingCriterion):
         with outputs_of(model.tagger.layers[self.scaffold.layer - 1]) as hidden:
             scores = model(**inputs)
         words, read = inputs["words"], hidden[0]
-        if len(read) < len(words):  # below --late-layers there is one row a sentence
+        if len(read) < len(words):  # below --late-layers there is one row per sentence
             read = read[sentences_of(**inputs)[1]]  # which counts as often as above them
         loss, logged = self.scaffold(read, words)
         return scores, self.scaffold.weight * loss, logged

@@ -101,7 +101,8 @@ class PolicyGradientCriterion(SummingCriterion):
         super().__init__(task)
         if not 0 <= cfg.selection_cost < math.inf:
             raise UserError(
-                f"--selection-cost {cfg.selection_cost} is not allowed; it must be at least 0"
+                f"--selection-cost {cfg.selection_cost} is not allowed; it must be finite and at "
+                "least 0"
             )
         self.name = str(cfg.supervised_criterion)
         if self.name == "task":

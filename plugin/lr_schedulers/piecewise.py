@@ -51,7 +51,9 @@ class PiecewiseSchedule(FairseqLRScheduler):
                 "numbers of updates, as in 400000,500000"
             )
         if not 0 < cfg.lr_factor < math.inf:
-            raise UserError(f"--lr-factor {cfg.lr_factor} is not allowed; it must be above 0")
+            raise UserError(
+                f"--lr-factor {cfg.lr_factor} is not allowed; it must be finite and above 0"
+            )
         self.step_update(0)
 
     def step_update(self, num_updates: int) -> float:

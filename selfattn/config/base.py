@@ -109,7 +109,8 @@ class AttentionConfig:
         Raises:
             UserError: if it is none of this mechanism.
         """
-        if not isinstance(config, cls):
+        # By name, too: a configuration may inherit the switches of another mechanism's.
+        if not isinstance(config, cls) or config.name != cls.name:
             raise UserError(
                 f"config is {config!r}; it must be a configuration of {cls.name!r}, such as "
                 f"{cls.__name__}.make()"

@@ -8,6 +8,7 @@ from transformers.activations import ACT2FN
 
 from ..config import CONFIGS, AttentionConfig
 from ..errors import UserError, check_boolean, check_choice, check_integer, check_rate, meant
+from ..models.pool import POOLS
 
 POSITIONS = ("sinusoidal", "learned", "none")
 SHARED = ("all", "output", "none")
@@ -65,7 +66,8 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         embedding_norm: layer norm on the embeddings.
         scale_embedding: multiply embeddings of tokens by the square root of their width.
         positions: what is added to them: ``sinusoidal``, ``learned`` or ``none``.
-        max_position_embeddings: longest sequence, in tokens, of ``learned`` positions.
+        max_position_embeddings: longest sequence, in tokens, of ``learned`` positions; whatever
+            they are, ``generate()`` writes none that is longer.
         first_position: number of a sequence's first position; the one after ``pad_token_id`` by
             default, as in fairseq. It is stored, so that a later ``pad_token_id`` moves nothing.
         pool: of sequence classification: ``source2token``, ``max`` or ``mean``.
@@ -125,7 +127,12 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
 
     def __post_init__(self, **others: Any) -> None:
         _refuse_misspelt(others, [f.name for f in fields(type(self))])
-        choices = {"positions": POSITIONS, "share_embeddings": SHARED, "hidden_act": ACT2FN}
+        choices = {
+            "positions": POSITIONS,
+            "share_embeddings": SHARED,
+            "hidden_act": ACT2FN,
+            "pool": POOLS,
+        }
         for name, allowed in choices.items():
             check_choice(name, getattr(self, name), allowed)
         for name, default in (

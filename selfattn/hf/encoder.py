@@ -71,7 +71,7 @@ class Embeddings(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The two linear maps of a layer; their sum with the input is the layer's matter.
+    """The two linear maps of a layer; the caller adds the residual.
 
     Args:
         config: sizes and dropout.

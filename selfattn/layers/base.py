@@ -122,7 +122,7 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def working(x: Tensor) -> Tensor:
-    """In float32 or, as it is, float64: half precision cannot hold a sum of many numbers."""
+    """Upcast half precision to float32: it cannot hold a sum of many numbers."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

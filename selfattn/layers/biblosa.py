@@ -70,8 +70,8 @@ class BiBloSA(SelfAttention):
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """See ``SelfAttention.forward``."""
         y = x = self.check_input(x, padding_mask)
-        blocks, inputs = self._blocks(x, padding_mask)
         if self.config.contexts != "none":
+            blocks, inputs = self._blocks(x, padding_mask)
             heads = zip(self.heads, inputs, strict=True)
             y = blocks.join(torch.cat([head(h, blocks.padding) for head, h in heads], -1))
         if self.out_proj is not None:

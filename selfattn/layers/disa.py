@@ -1,5 +1,7 @@
 """The DiSA layer: input map and fusion gate around masked self-attention."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from ..config.disa import DiSAConfig
@@ -46,8 +48,10 @@ class DiSA(SelfAttention):
         torch.Size([2, 7, 64])
     """
 
+    config_class: ClassVar[type[DiSAConfig]] = DiSAConfig
+
     def __init__(self, config: DiSAConfig, embed_dim: int, num_heads: int) -> None:
-        super().__init__(embed_dim, DiSAConfig.checked(config).heads or num_heads)
+        super().__init__(embed_dim, self.config_class.checked(config).heads or num_heads)
         self.config = config
         heads, width = self.num_heads, self.head_width(config.head_dim)
         if not config.input_map and heads * width != embed_dim:

@@ -12,7 +12,8 @@ class Dropout(nn.Dropout):
     """``nn.Dropout`` with cheaper random numbers on a CPU: 16 bits an entry instead of a float.
 
     The probability is rounded to a multiple of 2^-16 and the scale fits the rounded one, so that
-    the expectation is exact. It is torch's own elsewhere, recorded, and under ``torch.func``.
+    the expectation is exact, but for the scale's own rounding to the dtype. It is torch's own
+    elsewhere, recorded, and under ``torch.func``.
     """
 
     def forward(self, input: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The Fast-DiSA layer: MTSA with the inputs of its own note."""
 
+from ..config import FastDiSAConfig
 from .mtsa import MTSA
 
 
@@ -25,3 +26,5 @@ class FastDiSA(MTSA):
         >>> layer(torch.randn(2, 7, 64)).shape
         torch.Size([2, 7, 64])
     """
+
+    config_class = FastDiSAConfig

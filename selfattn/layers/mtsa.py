@@ -1,5 +1,7 @@
 """The MTSA layer: projections and gates around the operator."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -65,9 +67,11 @@ class MTSA(SelfAttention):
         torch.Size([2, 7, 64])
     """
 
+    config_class: ClassVar[type[MTSAConfig]] = MTSAConfig
+
     def __init__(self, config: MTSAConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(embed_dim, num_heads)
-        self.config = MTSAConfig.checked(config)
+        self.config = self.config_class.checked(config)
         self.masks = head_masks(config.masks, num_heads, config.include_self, config.window)
         attends = config.scores != "none"
         self.distance = distance_bias(self.masks, config.distance) if attends else None
@@ -154,7 +158,7 @@ class MTSA(SelfAttention):
     def _project(
         self, x: Tensor, padding_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys, values and source2token scores after sigma_s, ``(B, H, T, D)`` each."""
+        """Queries, keys ``(B, H, T, key_dim)``; values, source2token scores ``(B, H, T, D)``."""
         x = self.check_input(x, padding_mask)
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
         q, k = self._queries_and_keys(x, v)  # eq. 7
@@ -169,7 +173,7 @@ class MTSA(SelfAttention):
         return q, k, v, torch.zeros_like(v) if s is None else s
 
     def _queries_and_keys(self, x: Tensor, v: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Queries and keys ``(B, H, T, D)``, or what has the same products of both."""
+        """Queries and keys ``(B, H, T, key_dim)``, or what has the same products of both."""
         q, k = self.q_proj, self.k_proj
         if self.source2token is not None and self.config.s2t_input == "key":
             return self._map(q, x, v), self._map(k, x, v)  # the scores need k itself
@@ -180,7 +184,7 @@ class MTSA(SelfAttention):
         return self._map(q, x, v), self._map(k, x, v)
 
     def _map(self, projection: nn.Module | None, x: Tensor, v: Tensor) -> Tensor | None:
-        """Queries or keys ``(B, H, T, D)``, if there is a projection."""
+        """Queries or keys ``(B, H, T, key_dim)``, if there is a projection."""
         if projection is None:
             return None
         if self.config.qk_input == "input":

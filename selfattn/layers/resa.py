@@ -103,6 +103,7 @@ class ReSA(DiSA):
     """
 
     config: ReSAConfig
+    config_class = ReSAConfig
 
     def __init__(self, config: ReSAConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(_attended(ReSAConfig.checked(config)), embed_dim, num_heads)

@@ -82,11 +82,11 @@ class AsMultihead(nn.Module):
             value: the same tensor.
             key_padding_mask: ``(B, T)``, or ``(T,)``: bool, True = padding, or floating, -inf =
                 padding and 0 elsewhere.
-            need_weights: without effect: a pair of tokens has no single weight here, so that None
+            need_weights: ignored: a pair of tokens has no single weight here, so that None
                 is returned; see ``SelfAttention.inspect``.
             attn_mask: ``(T, T)`` or ``(B * H, T, T)``, as key_padding_mask; it may only hide what
                 the layer's own positional masks hide from all heads.
-            average_attn_weights: without effect.
+            average_attn_weights: ignored.
             is_causal: without an attn_mask, stands for one that hides what comes after a token.
 
         Returns:

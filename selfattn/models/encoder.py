@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import UserError, check_choice
+from ..layers.inspection import looking_into
 from ..layers.source2token import Source2Token
 from .context import build_context
 from .pool import POOLS, build_pool
@@ -81,7 +82,7 @@ class SentenceEncoder(nn.Module):
         return pooled
 
     def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """How much of each feature source2token takes from each token, to look at.
+        """How much of each feature source2token takes from each token, without dropout.
 
         Returns:
             ``(B, T, out_dim)``; sums to 1 over a sentence's tokens.
@@ -91,5 +92,6 @@ class SentenceEncoder(nn.Module):
         """
         if not isinstance(self.pool, Source2Token):
             raise UserError("the encoder has no source2token pool, whose weights could be shown")
-        y = self.context(x, padding_mask)
-        return self.pool.weights(y, self.context.left_out(padding_mask))
+        with looking_into(self):
+            y = self.context(x, padding_mask)
+            return self.pool.weights(y, self.context.left_out(padding_mask))

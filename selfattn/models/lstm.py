@@ -16,8 +16,8 @@ class BiLSTM(Context):
     """A long short-term memory in each direction (Hochreiter and Schmidhuber 1997), side by side.
 
     ``i, f, o = sigmoid(W x + U h + b)``, ``g = tanh(W x + U h + b)``, ``c = f c + i g`` and
-    ``h = o tanh(c)``, with one bias a gate, as in TensorFlow; PyTorch's own layer has two. Its
-    kernels compute this one, too: their second bias is 0.
+    ``h = o tanh(c)``, with one bias per gate, as in TensorFlow; PyTorch's own layer has two,
+    and its kernels are used with the second one fixed at 0.
 
     Args:
         embed_dim: width of the input.

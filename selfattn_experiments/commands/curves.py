@@ -17,7 +17,7 @@ from selfattn.errors import UserError
 
 from ..compare.runs import LOG_NAME
 from ..report import plot, read_curves
-from ..report.curves import check_picture
+from ..report.figures import check_picture
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def main(args: argparse.Namespace) -> None:
     if len(set(names)) != len(names):
         what = "a name" if args.names else "a log"
         raise UserError(f"{what} is given twice, but the names in the legend must differ")
-    check_picture(args.output)
+    check_picture("--output", args.output)
     plot(
         {name: read_curves(log) for name, log in zip(names, logs, strict=True)},
         args.output,

@@ -108,7 +108,7 @@ def open_sentences(path: Path) -> Model:
         page = f'<p class="said">{escape(said)}</p>' + bars(names, shares)
         return page, lambda: [sentence_model_on(looked, words) for words in example.sentences]
 
-    candidates = {"Question": 2, "Candidates, one a line": 5}
+    candidates = {"Question": 2, "Candidates, one per line": 5}
     return Model(boxes.get(kind.shape, candidates), 0, answer)
 
 

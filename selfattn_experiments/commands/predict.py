@@ -7,9 +7,10 @@ Several make an ensemble.
   selfattn predict --model srl-en-small "The cat chased a mouse."
   selfattn predict --model translation-en-de-small "Save changes"
 
-A model of sentences or of translation reads a text a line. The rest is about semantic roles.
+A model of sentences or of translation reads one text per line. The rest is about semantic roles.
 
-Examples: a text, a file of prose (empty lines end a paragraph), and standard input, a text a line:
+Examples: a text, a file of prose (empty lines end a paragraph), and standard input, one text per
+line:
 
   selfattn predict --model runs/srl "The cat chased a mouse. It got away."
   selfattn predict --model runs/srl --prose book.txt --output book.html
@@ -49,7 +50,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
-from selfattn_tasks.files import writing
+from selfattn_tasks.files import check_no_pipes, writing
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.saved import find_checkpoint, find_model
 from selfattn_tasks.srl import SRL, Sentence, Text
@@ -57,7 +58,7 @@ from selfattn_tasks.srl.tagger.output import FORMATS, Located, pieces
 from selfattn_tasks.srl.tagger.request import prose, read_queries
 from selfattn_tasks.srl.tags import DECODERS
 from selfattn_tasks.srl.text.documents import names_in
-from selfattn_tasks.text import NUMBER
+from selfattn_tasks.text import NUMBER, decoded
 
 from .flags import check_outputs, first_given
 
@@ -91,7 +92,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--input", nargs="+", action="extend", type=Path, metavar="FILE",
                       help="any format that `selfattn prepare srl` reads, a words and a props "
                       "file, or two columns: word, and lemma of the predicate or -; of a model of "
-                      "translation, plain text, a sentence a line")  # fmt: skip
+                      "translation, plain text, one sentence per line")  # fmt: skip
     add("--word-column", type=int, metavar="N", help="of --input, as for `selfattn prepare srl`")
     what.add_argument("--prose", type=Path, metavar="FILE", help="plain text")
     what.add_argument("--sentence", action="append", metavar="TEXT",
@@ -127,7 +128,7 @@ def check(args: argparse.Namespace) -> None:
     else:
         args.texts, args.checkpoint = [], [Path(path) for path in args.checkpoint]
         for path in args.checkpoint:
-            if not find_model(path).exists() and " " in str(path):
+            if not os.path.exists(find_model(path)) and " " in str(path):
                 args.refuse(f"{str(path)!r} is no checkpoint; a text needs --model MODEL before it")
     if args.texts and os.path.isfile(args.texts[0]):
         name = args.texts[0]
@@ -148,6 +149,7 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--find-predicates needs --input; in texts, predicates are found by default")
     if args.confidence and form_of(args) not in ("json", "jsonl"):
         args.refuse("--confidence needs --format json or jsonl, which have a place for it")
+    check_no_pipes(*(args.input or ()))
     args.checkpoint = [find_checkpoint(path) for path in args.checkpoint]
     inputs = filter(None, [*(args.input or ()), args.prose, *args.checkpoint])
     check_outputs(args, "output", inputs=inputs)
@@ -182,12 +184,7 @@ def typed() -> Iterator[str]:
     """
     if sys.stdin is None:
         raise UserError("standard input is closed; give texts, or a file by a flag")
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            text = line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise UserError(f"standard input, line {number}: not UTF-8 text") from None
-        yield text.removeprefix("\ufeff") if number == 1 else text
+    yield from decoded(Path("standard input"), sys.stdin.buffer)
 
 
 def texts(args: argparse.Namespace) -> Iterator[Text]:

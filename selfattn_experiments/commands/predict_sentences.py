@@ -19,9 +19,9 @@ more:
 
   selfattn predict sentences --baseline data-bin/squad --input dev.jsonl --output overlap.tsv
 
-Without --input and --sentence, sentences are read from standard input, one a line; empty lines are
-left out. The output has tabs and a header line: the prediction, and the probability of each label,
-or of each whole score; for candidates, counted from 0, their probabilities in one column.
+Without --input and --sentence, sentences are read from standard input, one per line; empty lines
+are left out. The output has tabs and a header line: the prediction, and the probability of each
+label, or of each whole score; for candidates, counted from 0, their probabilities in one column.
 """
 
 import argparse
@@ -163,7 +163,7 @@ def wanted(
             )
         return corpus.examples
     if not args.sentence:
-        invite("Type sentences, one a line; Ctrl-D ends.")
+        invite("Type sentences, one per line; Ctrl-D ends.")
     texts = args.sentence or [line for line in typed() if line.strip()]
     if not texts:
         raise UserError("there is no sentence; give --input FILE or --sentence TEXT")

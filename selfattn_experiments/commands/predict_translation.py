@@ -30,7 +30,7 @@ def take_over(args: argparse.Namespace) -> None:
     given = args.texts or args.sentence
     read = chain.from_iterable(map(iter_lines, args.input)) if args.input else typed()
     if not given and not args.input:
-        invite("Type sentences, one a line; Ctrl-D ends and translates.")
+        invite("Type sentences, one per line; Ctrl-D ends and translates.")
     start, count = time.perf_counter(), 0
 
     def lines() -> Iterator[str]:

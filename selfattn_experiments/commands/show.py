@@ -266,7 +266,7 @@ def find(args: argparse.Namespace) -> list[Found]:
             if value is not None:
                 raise UserError(
                     f"{flag} {value} is for a translation that fairseq trained, and "
-                    f"{args.checkpoint} is none"
+                    f"{args.checkpoint} is not one"
                 )
     if len(args.sentence) > 1 and look_into is not look_into_sentences:
         raise UserError(

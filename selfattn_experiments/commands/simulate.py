@@ -17,7 +17,7 @@ from selfattn_tasks.files import write_text
 
 from ..compare.rendering.plots import draw_rates
 from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate
-from ..report.figures import check_format
+from ..report.figures import check_picture
 from .flags import check_least, check_outputs
 
 
@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--samples", type=int, default=299, help="draws of sentences (default: 299)")
     add("--seed", type=int, default=1, help="of all random numbers (default: 1)")
     add("--output", type=Path, metavar="FILE", help="also write the table here")
-    add("--plot", type=Path, metavar="FILE", help="draw it, as .png or .svg")
+    add("--plot", type=Path, metavar="FILE", help="draw it, as .png, .svg or .pdf")
 
 
 def check(args: argparse.Namespace) -> None:
@@ -36,7 +36,7 @@ def check(args: argparse.Namespace) -> None:
     check_least(args, repetitions=1, sentences=2, samples=19, seed=0)
     check_outputs(args, "output", "plot")
     if args.plot is not None:
-        check_format("--plot", args.plot)
+        check_picture("--plot", args.plot)
 
 
 def main(args: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ A module has a docstring, which is its help, ``add_flags(parser)`` and ``main(ar
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Verb:
         if self.passes_on:
             args.others = others
         elif others:
-            files = all(Path(word).exists() for word in others)
+            files = all(map(os.path.exists, others))
             hint = "; put a pattern of files in quotes, or the shell replaces it" if files else ""
             parser.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         code: int | None = args.main(args)

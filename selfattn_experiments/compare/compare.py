@@ -83,7 +83,7 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     keys = [(d.primary, place if d.same_files else None) for place, d in enumerate(drafts)]
     families = {
         key: iter(_correct(report, [d for d, of in zip(drafts, keys, strict=True) if of == key]))
-        for key in keys
+        for key in dict.fromkeys(keys)
     }
     for key in keys:
         corrected = next(families[key])
@@ -234,8 +234,8 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
         sentence = sentence_tests(
             resampled, places[report.baseline], places[system], metric.scores, deepcopy(rng)
         )
-        if right is not None:
-            p = mcnemar(right[places[report.baseline]], right[places[system]])
+        if right is not None and len(x) == len(y) == 1:
+            p = mcnemar(right[places[report.baseline]][0], right[places[system]][0])
             sentence = replace(sentence, mcnemar_p=p)
         drafts.append(
             Comparison(

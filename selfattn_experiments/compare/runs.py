@@ -113,7 +113,9 @@ def name_test_sets(arguments: Sequence[str]) -> list[tuple[str, Path]]:
         UserError: if two have one name.
     """
     given = [split_name(argument) for argument in arguments]
-    named = [(name or Path(path).name.split(".")[0], Path(path)) for name, path in given]
+    named = [
+        (name or Path(path).name.lstrip(".").split(".")[0], Path(path)) for name, path in given
+    ]
     names = [name for name, _ in named]
     for name in names:
         if names.count(name) > 1:
@@ -181,7 +183,7 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
     pattern = system.pattern_for(test_set)
     paths = sorted(
         system.files(test_set),
-        key=lambda path: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", str(path))],
+        key=lambda path: [int(t) if t.isdecimal() else t for t in re.split(r"(\d+)", str(path))],
     )
     if not paths:
         if folders := list(filter(os.path.isdir, glob.glob(pattern))):

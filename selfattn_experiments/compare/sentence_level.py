@@ -43,7 +43,7 @@ class SentenceTests:
     # Standard deviation of the difference that comes from the choice of sentences.
     test_set_sd: float
     seed_sd: float | None  # the one that comes from the choice of seeds; None if a side has one run
-    # McNemar's exact test, two-sided; None if a sentence is not right or wrong.
+    # McNemar's exact test, two-sided; None unless one run of each system has right and wrong.
     mcnemar_p: float | None = None
     # The same after Holm's correction over the family of comparisons.
     mcnemar_holm: float | None = None
@@ -69,7 +69,7 @@ def resample(
         rng: the source of randomness.
     """
     runs, sentences, columns = counts.shape
-    # A row a sentence, so that each draw is a product of matrices over all runs.
+    # One row per sentence, so that each draw is a product of matrices over all runs.
     table = np.ascontiguousarray(counts.transpose(1, 0, 2).reshape(sentences, runs * columns))
     drawn = np.empty((samples, runs * columns))
     kept = np.empty_like(drawn)
@@ -197,25 +197,20 @@ class BothLevels:
 
 
 def mcnemar(baseline: NDArray[Any], system: NDArray[Any]) -> float:
-    """McNemar's exact test (1947): of the sentences that one side alone has right, half each?
-
-    Runs are paired by rank; the larger side's surplus is left out. Of several pairs it is twice the
-    median p, at most 1, which holds its level however much the pairs depend on each other (Rüger
-    1978).
+    """McNemar's exact test (1947): of the sentences that one run alone has right, half each?
 
     Args:
-        baseline: shape (runs, sentences): 1 where the run is right, else 0.
-        system: likewise, of as many sentences.
+        baseline: 1 for each sentence that the run has right, else 0.
+        system: likewise, of the same sentences.
 
     Returns:
-        The two-sided p; 1 where no sentence tells the sides apart.
+        The two-sided p; 1 where no sentence tells the runs apart.
     """
-    found = []
-    for x, y in zip(baseline.astype(bool), system.astype(bool), strict=False):
-        only_x, only_y = int((x & ~y).sum()), int((y & ~x).sum())
-        test = needed("scipy.stats").binomtest
-        found.append(float(test(only_y, only_x + only_y).pvalue) if only_x + only_y else 1.0)
-    return found[0] if len(found) == 1 else min(1.0, 2 * float(np.median(found)))
+    x, y = baseline.astype(bool), system.astype(bool)
+    only_x, only_y = int((x & ~y).sum()), int((y & ~x).sum())
+    if not only_x + only_y:
+        return 1.0
+    return float(needed("scipy.stats").binomtest(only_y, only_x + only_y).pvalue)
 
 
 def both_levels(

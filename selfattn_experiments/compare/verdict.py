@@ -143,8 +143,8 @@ def looks_warning(settings: Settings) -> str:
     looks, level = len(settings.looked_after) + 1, asked_share(settings.alpha)
     at = " and ".join(map(str, settings.looked_after))
     return (
-        f"runs were added after the results had been seen at {at} runs a system: the level of "
-        f"{level} was spent at that look. Scores, means and spreads stand; "
+        f"runs were added after the results had been seen at {at} runs per system: the level of "
+        f"{level} was spent at the first look. Scores, means and spreads stand; "
         "intervals, p-values (after Holm, too) and verdicts are nominal, as if nobody had looked: "
         f"{looks} looks at {level} each call equal systems different in up to "
         f"{asked_share(min(1.0, looks * settings.alpha))} of studies, and in more if what was "

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn_tasks.files import check_output
 
-from .figures import legend, lines, new_figure, over_updates, save
+from .figures import check_picture, legend, lines, new_figure, over_updates, save
 
-FORMATS = (".png", ".svg", ".pdf")
 # 2026-01-31 12:00:00 | INFO | train_inner | ...
 _LINE = re.compile(r"\| INFO \| (\S+) \| (.*)$")
 # A --log-file has the message alone; what kind it is follows from its form.
@@ -153,7 +151,7 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     """
     from selfattn_tasks.registry import TASKS  # torch comes with it, and readers of logs need none
 
-    check_picture(output)
+    check_picture("--output", output)
     scores = {
         name: shown
         for task in TASKS.values()
@@ -171,13 +169,6 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     if title:
         figure.suptitle(title, parse_math=False)
     save(figure, output)
-
-
-def check_picture(output: Path) -> None:
-    """Refuse a picture's path with an unknown ending, or one that cannot be written."""
-    if output.suffix.lower() not in FORMATS:
-        raise UserError(f"--output is {output}, but must end in {', '.join(FORMATS)}")
-    check_output("--output", output)
 
 
 def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError, needed
-from selfattn_tasks.files import writing
+from selfattn_tasks.files import check_output, writing
 
 # Okabe and Ito's palette: told apart by colour-blind readers and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 # Endings of the pictures that are written in pairs: one to look at, one for print.
 FORMATS = (".png", ".svg")
+PICTURES = (*FORMATS, ".pdf")
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -60,14 +61,15 @@ def legend(panel: Any, **where: Any) -> None:
         text.set_parse_math(False)
 
 
-def check_format(flag: str, path: Path) -> None:
-    """Refuse a picture that is none by its name.
+def check_picture(flag: str, path: Path) -> None:
+    """Refuse a picture's path with an unknown ending, or one that cannot be written.
 
     Raises:
         UserError: naming the flag.
     """
-    if path.suffix not in FORMATS:
-        raise UserError(f"{flag} is {path}, but must end in {' or '.join(FORMATS)}")
+    if path.suffix.lower() not in PICTURES:
+        raise UserError(f"{flag} is {path}, but must end in {', '.join(PICTURES)}")
+    check_output(flag, path)
 
 
 def encoded(figure: Any) -> bytes:

@@ -67,7 +67,7 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         """Logits, and the loss of labels.
 
         Args:
-            input_ids: ``(B, S, T)`` of S sentences an example, or ``(B, T)`` of one; numbers of
+            input_ids: ``(B, S, T)`` of S sentences per example, or ``(B, T)`` of one; numbers of
                 ``state.vocabulary.encode``, 0 at padding.
             attention_mask: of the same shape, 1 for words to keep, 0 for padding.
             token_type_ids: ``(B, T)``, where both sentences of a pair stand in one row: 0 at the

@@ -1,4 +1,4 @@
-"""The file of predictions: a header, then a row an example, in the order of the input."""
+"""The file of predictions: a header, then one row per example, in the order of the input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(path: Path, predictions: Sequence[Prediction], meta: Mapping[str, Any]
 
     Args:
         path: the file.
-        predictions: one an example, in order.
+        predictions: one per example, in order.
         meta: ``kind`` and ``labels`` of the prepared folder.
     """
     target = Kind(meta["kind"]).target

@@ -97,9 +97,9 @@ def prepare(
 ) -> dict[str, Any]:
     """Write the folder; all or nothing. ``Folder`` reads it again.
 
-    It gets ``PART.jsonl``, one example a line, and ``dict.txt``, the words of training in fairseq's
-    format; or with folds ``all.jsonl`` and ``folds.json``, and no ``dict.txt``, since each fold has
-    other words to learn from. ``meta.json`` says what it is made of, and ``vectors.npz`` has the
+    It gets ``PART.jsonl``, one example per line, and ``dict.txt``, the words of training in
+    fairseq's format; or with folds ``all.jsonl`` and ``folds.json``, and no ``dict.txt``, since
+    each fold has other words to learn from. ``meta.json`` says what it is made of, and ``vectors.npz`` has the
     vectors of the words of all parts.
 
     Args:

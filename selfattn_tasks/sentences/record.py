@@ -64,7 +64,7 @@ class Example(NamedTuple):
     """Sentences that belong together, and what is right for them.
 
     Args:
-        sentences: one tuple of words a sentence; an empty sentence is an empty tuple. Of
+        sentences: one tuple of words per sentence; an empty sentence is an empty tuple. Of
             ``candidates`` the question comes first.
         target: a class (str), a score (float) or the index of the right candidate (int); None of
             an example without a label.

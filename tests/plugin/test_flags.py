@@ -231,7 +231,7 @@ def test_overrides_that_change_nothing_are_refused(overrides, message):
 def test_a_task_for_models_of_another_kind_is_one_sentence(lacks):
     with pytest.raises(AttributeError) as raised:
         getattr(BaseFairseqModel(), lacks)
-    assert str(commands.explain(raised.value)).endswith("), and BaseFairseqModel is none")
+    assert str(commands.explain(raised.value)).endswith("), and BaseFairseqModel is not one")
     with pytest.raises(AttributeError) as raised:
         getattr(torch.nn.Linear(1, 1), lacks)
     assert commands.explain(raised.value) is None

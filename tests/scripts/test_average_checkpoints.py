@@ -81,8 +81,8 @@ def test_updates_whose_last_ends_an_epoch(average, run_folder):
     [
         (
             ["--dir", ".", "--last", "9"],
-            "--last is 9, but . holds 4 checkpoints by epoch (checkpointN.pt): give less, or train "
-            "with --keep-last-epochs 9",
+            "--last is 9, but . holds 4 checkpoints by epoch (checkpointN.pt): give fewer, or "
+            "train with --keep-last-epochs 9",
         ),
         (["--dir", "."], "--dir needs --last N"),
         (["--inputs", "checkpoint1.pt", "checkpoint7.pt"], "checkpoint7.pt does not exist"),

@@ -173,13 +173,13 @@ def test_refused(predict, args, stdin, sentence):
 
 @pytest.mark.parametrize("typed", [None, []], ids=["predict sentences", "predict"])
 def test_a_person_is_told_to_type_sentences(monkeypatch, capsys, typed):
-    stdin = io.TextIOWrapper(io.BytesIO(b"a b\n"))
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a b\n")))
     stdin.isatty = lambda: True
     monkeypatch.setattr("sys.stdin", stdin)
     args = Namespace(input=None, sentence=typed, tokenized=True)
     (example,) = wanted(args, Kind("classification"), Tokens(), {})
     assert example.sentences == (("a", "b"),)
-    assert capsys.readouterr().err == "Type sentences, one a line; Ctrl-D ends.\n"
+    assert capsys.readouterr().err == "Type sentences, one per line; Ctrl-D ends.\n"
 
 
 @pytest.mark.parametrize("piped", [False, True])

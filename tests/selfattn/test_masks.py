@@ -8,6 +8,7 @@ import torch
 from selfattn.errors import UserError
 from selfattn.masks import (
     PositionalMask,
+    as_masks,
     head_masks,
     padding_from_attention_mask,
     padding_from_lengths,
@@ -89,6 +90,7 @@ def test_windows_for_all_heads_or_for_each():
         (lambda: head_masks("none", 4, window=(1, 2, 3, 2**63)), "it must be at most 536870912"),
         (lambda: PositionalMask("forward", include_self="no"), "include_self 'no' is not allowed"),
         (lambda: head_masks("none", 4, window=1.5), "window 1.5 .* a whole number"),
+        (lambda: as_masks(()), "masks is empty; give one PositionalMask"),
         (lambda: head_masks("half", 4), "'half' is unknown"),
         (lambda: head_masks("forward_backward", 5), "is 5; it must be even"),
         (lambda: head_masks("none", 4, window=(1, 2)), "2 values for 4 heads"),

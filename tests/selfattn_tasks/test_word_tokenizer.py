@@ -118,7 +118,7 @@ def test_what_a_pipeline_cannot_do_is_said(tmp_path):
     cut = classify.tokenizer("a goat", "a", return_tensors="pt", truncation=True, max_length=1)
     with pytest.raises(UserError, match="if truncation cut it off, a larger max_length"):
         classify.model(**cut)
-    with pytest.raises(UserError, match=r"\(2, 3, 4\); this model reads two sentences an example"):
+    with pytest.raises(UserError, match=r"\(2, 3, 4\); this model reads two sentences per example"):
         classify.model(torch.ones(2, 3, 4, dtype=torch.long))
     export("--to", "hf", sentences(tmp_path / "choice.pt", Kind.SELECTION), tmp_path / "choice")
     choose = pipeline("text-classification", str(tmp_path / "choice"))

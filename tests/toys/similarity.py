@@ -1,7 +1,7 @@
 """A task as small as the list in CONTRIBUTING allows: how similar two sentences are, in numbers.
 
-A gold file holds ``NUMBER<TAB>SENTENCE<TAB>SENTENCE`` lines, a predicted one a number a line. The
-scores are Pearson's correlation and the mean squared error, from sums that are no counts.
+A gold file holds ``NUMBER<TAB>SENTENCE<TAB>SENTENCE`` lines, a predicted one has a number per line.
+The scores are Pearson's correlation and the mean squared error, from sums that are no counts.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Outputs: TypeAlias = tuple[Tensor, ...]
 
 
 class Call(ABC):
-    """One call of an operator: everything about it that is not a tensor.
+    """One call of an operator: its settings; tensors are given to its methods.
 
     Its inputs are tensors ``(B, ...)`` that have a gradient; a distance bias ``(H, T)`` or None,
     which has one, too; masks ``(B, T)`` or None; and the seed of dropout, or None without it.

@@ -10,7 +10,7 @@ NOT_FUSED = "it has no distance bias; 'eager' and 'auto' have"
 
 
 def check(bias: Tensor | None, heads: int, length: int) -> None:
-    """Refuse a table that is not a floating ``(heads, length)``; None is always right."""
+    """Refuse a table that is not a floating ``(heads, length)``; None is accepted."""
     if bias is not None and not isinstance(bias, Tensor):
         raise UserError(f"distance_bias is a {type(bias).__name__}; it must be a tensor or None")
     if bias is not None and (bias.shape != (heads, length) or not bias.is_floating_point()):

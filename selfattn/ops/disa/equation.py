@@ -102,7 +102,7 @@ class DiSACall(KernelCall, ABC):
     declared = "int[] left, int[] right, float c, float dropout_p"
 
     def room(self, inputs: Sequence[Any]) -> Outputs:
-        """The output and what else is as large; what is hidden stays 0."""
+        """The output and the other results of its size, zeros: what is hidden stays 0."""
         x = inputs[0]
         return x.new_zeros(x.shape), x.new_zeros(x.shape)
 

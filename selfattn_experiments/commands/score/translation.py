@@ -21,7 +21,7 @@ from ..flags import check_outputs
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=Path, help="output of fairseq-generate, or plain text")
-    parser.add_argument("--ref", type=Path, required=True, help="references, one a line")
+    parser.add_argument("--ref", type=Path, required=True, help="references, one per line")
     parser.add_argument(
         "--metrics", nargs="+", action="extend", metavar="M",
         type=str.lower, choices=[name.lower() for name in NAMES], help="bleu (default), chrf, ter",

@@ -115,7 +115,8 @@ def to_latex(report: Report) -> str:
     metrics = report.settings.metrics
     several = len(report.test_sets) > 1
     lead = ["test set"] * several + ["system", "runs"]
-    lines = [f"% {report.command}", r"% needs \usepackage{booktabs}"]
+    command = report.command.replace("\n", " ")  # a comment ends with its line
+    lines = [f"% {command}", r"% needs \usepackage{booktabs}"]
     for test_set, signatures in report.signatures.items():
         lines += [f"% {test_set} {metric}: {text}" for metric, text in signatures.items()]
     lines += [f"% {t.path} {t.sha256}" for t in report.test_sets]

@@ -210,13 +210,13 @@ def _sentence_level(report: Report) -> Table:
         "95 % interval": lambda c: cells.span(c.sentence.interval, digits(c.metric)),
         "random.": lambda c: cells.probability(c.sentence.randomisation_p),
         "McNemar": lambda c: cells.probability(c.sentence.mcnemar_p),
-        "its Holm": lambda c: cells.probability(c.sentence.mcnemar_holm),
+        "McNemar, Holm": lambda c: cells.probability(c.sentence.mcnemar_holm),
         "sd test": lambda c: cells.score(c.sentence.test_set_sd, digits(c.metric)),
         "sd seed": lambda c: cells.score(c.sentence.seed_sd, digits(c.metric)),
         "seeds": lambda c: cells.share(c.sentence.seed_share),
     }
     if not mcnemar:
-        del columns["McNemar"], columns["its Holm"]
+        del columns["McNemar"], columns["McNemar, Holm"]
     return _of_comparisons(
         report,
         "Tests over sentences, uncorrected",
@@ -225,7 +225,6 @@ def _sentence_level(report: Report) -> Table:
         "the runs held fixed: they cannot see what another seed would have given. sd test, sd "
         "seed: standard deviation of the difference from the choice of sentences and of seeds; "
         "seeds: share of the seeds in the variance."
-        + "\nMcNemar: the exact test (1947) of the sentences that one side alone has right; of "
-        "several runs, twice the median p of the pairs of one rank (Rüger 1978). Only its Holm is "
-        "corrected, for the comparisons of a family." * mcnemar,
+        + "\nMcNemar: the exact test (1947) of the sentences that one run alone has right, where "
+        "each system has one run; corrected by Holm for the comparisons of a family." * mcnemar,
     )

@@ -1,4 +1,4 @@
-"""The bracketed trees of the Stanford Sentiment Treebank, one a line."""
+"""The bracketed trees of the Stanford Sentiment Treebank, one per line."""
 
 from __future__ import annotations
 

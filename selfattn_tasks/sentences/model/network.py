@@ -154,7 +154,7 @@ class SentenceModel(nn.Module):
 
         Args:
             words: ``(B, S, T)`` row numbers of a ``Vocabulary`` with padding anywhere, for S
-                sentences an example: 1, 2, or a question and its candidates.
+                sentences per example: 1, 2, or a question and its candidates.
             missing: bool ``(B, S)``, True where there is no such candidate.
 
         Returns:

@@ -53,7 +53,7 @@ def parse_line(text: str) -> Line:
     words, tags = tuple(row[1:cut]), tuple(row[cut + 1 :])
     if not words or len(words) != len(tags):
         raise UserError(
-            f"{len(words)} words and {len(tags)} tags, but one tag a word is needed and one word "
+            f"{len(words)} words and {len(tags)} tags, but one tag per word is needed and one word "
             "at least"
         )
     if not (NUMBER.fullmatch(row[0]) and int(row[0]) < len(words)):

@@ -39,7 +39,7 @@ def read_section(folder: Path) -> list[Block]:
     """The sentences of all files in the folder of a section, by file name.
 
     Returns:
-        one row a word, which is all that a row holds.
+        one row per word, which is all that a row holds.
 
     Raises:
         UserError: for a file that is not text or has unbalanced parentheses.

@@ -41,7 +41,7 @@ def check_labels(labels: Iterable[str], target: str, where: object) -> None:
 
 
 def predicate_tags(sentence: Sentence) -> list[str]:
-    """The labels that training expects of ``sentence`` without a mark, one a word."""
+    """The labels that training expects of ``sentence`` without a mark, one per word."""
     tags = [OUTSIDE] * len(sentence.words)
     for proposition in sentence.propositions:
         tags[proposition.predicate] = PREDICATE

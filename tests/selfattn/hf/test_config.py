@@ -23,6 +23,7 @@ from selfattn.hf import SelfattnConfig
         ({"window": 3}, "'window' is a switch of the attention; give switches="),
         ({"hiden_size": 8}, "has no argument 'hiden_size'; do you mean 'hidden_size'"),
         ({"positions": "sines"}, "positions 'sines' is unknown; allowed are sinusoidal"),
+        ({"pool": "first"}, "pool 'first' is unknown; allowed are source2token, max, mean"),
         ({"hidden_act": "rellu"}, "hidden_act 'rellu' is unknown; allowed are gelu"),
         ({"first_position": -1}, "first_position -1 is not allowed; it must be at least 0"),
         ({"pad_token_id": 4000}, "pad_token_id 4000 is not allowed; it must be at most 3999"),

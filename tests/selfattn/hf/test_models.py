@@ -135,7 +135,7 @@ def test_padding_changes_nothing_and_masks_mean_keep(head):
     with pytest.raises(UserError, match="allowed are 0 and 1"):
         model(left, attention_mask=torch.zeros(1, 5) - 10_000)
     model.config.output_attentions = True
-    for asked in ({}, {"output_attentions": True}):
+    for asked in ({}, {"output_attentions": True}, {"output_attentions": None}):
         with pytest.raises(UserError, match="output_attentions=True: the models return no"):
             model(left, **asked)
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from benchmarks.testing import assert_close, noisy
-from selfattn.config import FastDiSAConfig
+from selfattn.config import BiBloSAConfig, FastDiSAConfig, MTSAConfig, ReSAConfig
 from selfattn.errors import UserError
-from selfattn.layers import build_attention
+from selfattn.layers import MTSA, DiSA, FastDiSA, build_attention
 from selfattn.masks import PositionalMask
 
 
@@ -51,6 +51,14 @@ def test_its_code_is_the_sentence_form_of_mtsa():
     sentence.load_state_dict(layer.state_dict())
     hidden = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 1]]).bool()
     assert torch.equal(layer(x, hidden), sentence(x, hidden))
+
+
+def test_a_layer_takes_the_configuration_of_its_own_mechanism_alone():
+    for layer, of_another in (
+        (FastDiSA, MTSAConfig), (MTSA, FastDiSAConfig), (DiSA, ReSAConfig), (DiSA, BiBloSAConfig),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match="it must be a configuration of"):
+            layer(of_another.make(), 8, 2)
 
 
 def test_the_value_map_of_the_code_in_the_equations_is_two_switches():

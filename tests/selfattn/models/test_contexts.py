@@ -282,8 +282,10 @@ def test_the_mean_of_large_numbers_in_float16():
 
 
 def test_the_pools_weights_sum_to_1_over_a_sentence():
-    encoder = built("mtsa", {})
+    encoder = built("mtsa", {}, dropout=0.5).train()
     weights = encoder.weights(tokens(2, 7), hide(7, (2, 5), (0, 7)))
+    assert encoder.training and not weights.requires_grad
+    assert torch.equal(weights, encoder.weights(tokens(2, 7), hide(7, (2, 5), (0, 7))))
     assert_close("sums", torch.ones(2, 24), weights.sum(1), 1e-12)
     assert (weights[0, :2] == 0).all()
     with pytest.raises(UserError, match="no source2token pool"):

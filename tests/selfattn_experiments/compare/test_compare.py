@@ -120,7 +120,7 @@ def test_equivalent_only_below_a_relevant_difference(folder):
 
 def test_runs_added_after_a_look_mark_the_report():
     report = found(looked_after=(2,))
-    assert "the results had been seen at 2 runs a system" in report.warnings[0]
+    assert "the results had been seen at 2 runs per system" in report.warnings[0]
     assert "nominal" in report.comparisons[0].words
     assert report.comparisons[0].welch == found().comparisons[0].welch
     with pytest.raises(UserError, match="--looked-after is 3, but no system has more than 3 runs"):

@@ -113,7 +113,7 @@ def test_a_look_makes_every_number_of_a_test_nominal():
         assert "(nominal, looked at before)" in judge(found, looked)[1]
         assert "nominal" not in judge(found, SETTINGS)[1]
     words = looks_warning(looked)
-    assert "seen at 2 runs a system: the level of 5 % was spent" in words
+    assert "seen at 2 runs per system: the level of 5 % was spent" in words
     assert "2 looks at 5 % each call equal systems different in up to 10 % of studies" in words
     assert "3 looks at 5 % each call" in looks_warning(replace(SETTINGS, looked_after=(2, 3)))
 

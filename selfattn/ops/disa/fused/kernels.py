@@ -72,7 +72,7 @@ def _place(length, width, BT: tl.constexpr, BF: tl.constexpr):
 @inline
 def _real(padding_ptr, batch, tokens, length, HAS_PADDING: tl.constexpr):
     """Which tokens exist and are not padding; for one token or several."""
-    real = (tokens >= 0) & (tokens < length)
+    real = (tokens >= 0) & (tokens < length)  # the first half makes it a tensor for one token
     if HAS_PADDING:
         hidden = tl.load(padding_ptr + batch.to(tl.int64) * length + tokens, mask=real, other=1)
         real = real & (hidden == 0)

@@ -34,7 +34,7 @@ class Tiles(NamedTuple):
     exact: Tile
 
 
-# Four warps for each 64 rows: of more, Triton 3.6 made kernels that left their memory.
+# Four warps for each 64 rows: of more, Triton 3.6 made kernels that read out of bounds.
 _QUERY = (
     Tile(64, 64, 4, 2),
     Tile(64, 64, 4, 3),
