@@ -50,6 +50,7 @@ class DecoderAttention(nn.Module):
         source: Tensor,
         visible: Tensor | None = None,
         cache: EncoderDecoderCache | None = None,
+        is_causal: bool = False,
     ) -> Tensor:
         """Attend.
 
@@ -60,6 +61,7 @@ class DecoderAttention(nn.Module):
             cache: keys and values of earlier tokens, which those of x are added to; of the source
                 they are made once. With a ``BeamCache``, source and ``visible`` of the
                 attention to it have a row for each source, x one for each beam.
+            is_causal: without ``visible``, attend to no later token.
         """
         q = split_heads(self.q_proj(x), self.heads)
         beams = getattr(cache, "beams", 1) if self.crossed else 1
@@ -80,7 +82,9 @@ class DecoderAttention(nn.Module):
             length = None if visible is None else visible.shape[-1]
             k, v = (t[:, :, : source.shape[1] if self.crossed else length] for t in (k, v))
         dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+        y = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=visible, dropout_p=dropout, is_causal=is_causal
+        )
         if beams > 1:
             y = y.unflatten(2, (beams, -1)).transpose(1, 2).flatten(0, 1)
         z: Tensor = self.out_proj(join_heads(y))
@@ -113,13 +117,14 @@ class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[misc]
         source: Tensor,
         visible: Tensor | None,
         source_visible: Tensor | None,
+        is_causal: bool,
         **kept: EncoderDecoderCache | None,
     ) -> Tensor:
         """``(B, T, C)`` -> ``(B, T, C)``; see ``DecoderAttention.forward``."""
         # Under transformers' own name, by which gradient checkpointing finds and drops it.
         cache = kept.get(CACHE)
         for norm, sublayer in (
-            (self.self_attn_norm, lambda y: self.self_attn(y, y, visible, cache)),
+            (self.self_attn_norm, lambda y: self.self_attn(y, y, visible, cache, is_causal)),
             (self.encoder_attn_norm, lambda y: self.encoder_attn(y, source, source_visible, cache)),
             (self.final_norm, self.feed_forward),
         ):
@@ -170,13 +175,15 @@ class Decoder(nn.Module):
         x = self.embeddings(tokens, place[None], past + length - 1)
         visible: Any = None
         # A static cache has room for tokens to come.
-        if length > 1 or (cache is not None and cache.is_compileable):
+        has_room = cache is not None and cache.is_compileable
+        is_causal = length > 1 and not has_room and not past  # without a matrix
+        if has_room or (length > 1 and not is_causal):
             visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)
         source_visible = None if source_padding is None else ~source_padding[:, None, None]
         for layer in self.layers:
             if states is not None:
                 states.append(x)
-            x = layer(x, source, visible, source_visible, **{CACHE: cache})
+            x = layer(x, source, visible, source_visible, is_causal, **{CACHE: cache})
         y: Tensor = self.norm(x)
         if states is not None:
             states.append(y)

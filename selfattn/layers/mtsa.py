@@ -158,7 +158,7 @@ class MTSA(SelfAttention):
     def _project(
         self, x: Tensor, padding_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys ``(B, H, T, key_dim)``; values, source2token scores ``(B, H, T, D)``."""
+        """Queries, keys ``(B, H, T, key_dim)``; values and scores ``(B, H, T, D)``."""
         x = self.check_input(x, padding_mask)
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
         q, k = self._queries_and_keys(x, v)  # eq. 7
@@ -170,7 +170,10 @@ class MTSA(SelfAttention):
             k = torch.zeros_like(v) if k is None else k
             q = torch.zeros_like(k)
         assert k is not None
-        return q, k, v, torch.zeros_like(v) if s is None else s
+        if s is None:  # one score for all features costs less; dropout has a factor for each
+            drops = self.training and self.config.attention_dropout > 0
+            s = v.new_zeros(*v.shape[:-1], v.shape[-1] if drops else 1)
+        return q, k, v, s
 
     def _queries_and_keys(self, x: Tensor, v: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Queries and keys ``(B, H, T, key_dim)``, or what has the same products of both."""

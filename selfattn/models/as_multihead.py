@@ -87,7 +87,7 @@ class AsMultihead(nn.Module):
             attn_mask: ``(T, T)`` or ``(B * H, T, T)``, as key_padding_mask; it may only hide what
                 the layer's own positional masks hide from all heads.
             average_attn_weights: ignored.
-            is_causal: without an attn_mask, stands for one that hides what comes after a token.
+            is_causal: the attn_mask, given or not, hides what comes after a token and no more.
 
         Returns:
             A tensor of query's shape, and None.
@@ -114,9 +114,12 @@ class AsMultihead(nn.Module):
         elif not self.batch_first:
             x = query.transpose(0, 1)
         check_padding_mask(padding, x.shape[:2])
-        if attn_mask is not None:
+        causal = is_causal and not self._sees_later(x.shape[1])
+        if (
+            attn_mask is not None and not causal
+        ):  # what is_causal says of it is believed, as in torch
             self._check_hidden(attn_mask, x)
-        elif is_causal and self._sees_later(x.shape[1]):
+        elif is_causal and not causal:
             raise UserError(self._refusal("is_causal"))
         y: Tensor = self.attention(x, padding)
         if query.dim() == 2:

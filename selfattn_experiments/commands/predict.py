@@ -38,6 +38,7 @@ the structural constraints of He et al. 2017: unique core roles, C-X after an X,
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import shutil
@@ -184,6 +185,7 @@ def typed() -> Iterator[str]:
     """
     if sys.stdin is None:
         raise UserError("standard input is closed; give texts, or a file by a flag")
+    assert isinstance(sys.stdin.buffer, io.BufferedReader)  # for the type checker
     yield from decoded(Path("standard input"), sys.stdin.buffer)
 
 

@@ -99,8 +99,8 @@ def prepare(
 
     It gets ``PART.jsonl``, one example per line, and ``dict.txt``, the words of training in
     fairseq's format; or with folds ``all.jsonl`` and ``folds.json``, and no ``dict.txt``, since
-    each fold has other words to learn from. ``meta.json`` says what it is made of, and ``vectors.npz`` has the
-    vectors of the words of all parts.
+    each fold has other words to learn from. ``meta.json`` says what it is made of, and
+    ``vectors.npz`` has the vectors of the words of all parts.
 
     Args:
         files: of ``train``, ``valid``, ``test``, ``test1`` and so on.

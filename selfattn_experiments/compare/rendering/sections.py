@@ -162,7 +162,7 @@ def _beside(report: Report) -> Table:
     }
     return _of_comparisons(
         report,
-        "Beside it, uncorrected",
+        "Other tests over runs, uncorrected",
         columns,
         f"pair.: t-test of matched seeds ({pairs}).\n"
         f"perm.: {'exact' if exact else 'sampled'} permutation test (Fisher 1935); min.: the "

@@ -322,7 +322,7 @@ def test_empty_batches_and_lengths():
         ({"x": torch.zeros(4, 14).double()}, "one shape"),
         ({"b": torch.zeros(3, 4, 14)}, "dtypes"),
         ({"masks": [NONE] * 4}, "4 masks for 14 features"),
-        ({"masks": []}, "0 masks for 14 features"),
+        ({"masks": []}, "masks is empty; give one"),
         ({"masks": "none"}, "masks holds 'n'; it must hold PositionalMask alone"),
         ({"padding_mask": torch.zeros(3, 5).bool()}, r"must be \(B, T\)"),
         ({"c": 0.0}, "c 0.0 is not allowed"),

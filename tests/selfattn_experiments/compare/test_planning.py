@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from selfattn_experiments.compare import compare as module
 from selfattn_experiments.compare.planning import (
     detectable,
     plan,
@@ -12,6 +13,7 @@ from selfattn_experiments.compare.planning import (
     seeds_needed,
     spread_limit,
 )
+from tests.selfattn_experiments.compare.made_up import found
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -100,3 +102,14 @@ def test_the_upper_limit_holds_in_four_of_five_studies():
 
 def test_the_power_to_find_nothing_is_the_level():
     assert power(0, 0, 0, 3, 3, 0.05) == 0.05
+
+
+@pytest.mark.usefixtures("folder")
+def test_each_family_is_corrected_once(monkeypatch):
+    """A correction plans, for each of its comparisons, how many runs a study needs: seconds."""
+    pytest.importorskip("sacrebleu")
+    corrected = []
+    original = module._correct
+    monkeypatch.setattr(module, "_correct", lambda *a: corrected.append(a) or original(*a))
+    found(metrics=("bleu", "chrf", "ter"))
+    assert len(corrected) == 2  # the primary metric, the others

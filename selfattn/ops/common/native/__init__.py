@@ -55,11 +55,14 @@ def fields(
 def run(folder: Path, task: Task, tensors: Mapping[str, Any], *, backward: bool) -> None:
     """Let the ``kernel.c`` of a folder compute a task; None among the tensors is a null pointer."""
     views = {field[0] for field in task._fields_ if field[1] is View}
-    held = []  # until C returns: some are copies
+    held: list[Any] = []  # until C returns: some are copies
     for name, t in tensors.items():
         if t is None:
             continue
-        t = torch.tensor(t, device="cpu") if isinstance(t, list) else t
+        if isinstance(t, list):
+            held.append((ctypes.c_int64 * len(t))(*t))
+            setattr(task, name, ctypes.addressof(held[-1]))
+            continue
         if not t.is_cpu:  # C would read its address
             raise UserError(f"{name} is on {t.device}; it must be on the CPU, as other inputs are")
         t = rows(t) if name in views else t.resolve_neg().contiguous()

@@ -117,6 +117,17 @@ typedef struct {
 
 #define UNROLL _Pragma("GCC unroll 8") for (int m = 0; m < Q; m++)
 
+/* Keys that all Q queries see take no comparison for each pair; what is constant takes no branch. */
+#define BY_PART(keys)                                                                              \
+    for (int k = 0; k < 3; k++) {                                                                  \
+        int64_t from = part[k], to = part[k + 1];                                                  \
+        if (k == 1 && r->factors && drop) keys(r, t, j, from, to, &q, 1, 0, 1);                    \
+        else if (k == 1 && r->factors) keys(r, t, j, from, to, &q, 1, 0, 0);                       \
+        else if (k == 1) keys(r, t, j, from, to, &q, 0, 0, drop);                                  \
+        else if (drop) keys(r, t, j, from, to, &q, r->factors, 1, 1);                              \
+        else keys(r, t, j, from, to, &q, r->factors, 1, 0);                                        \
+    }
+
 static inline __attribute__((always_inline)) void forward_keys(
     const Row *r, const Task *t, int64_t j, int64_t from, int64_t to, Sums *q, int factors, int edge,
     int drop) {
@@ -139,15 +150,7 @@ static void row_forward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t 
         int drop = t->keep < 1;
         if (drop) fill_drop(r, t, b, mask, j, s.lo, s.hi);
         int64_t part[] = {s.lo, s.all, s.end, s.hi};
-        for (int k = 0; k < 3; k++) {
-            int64_t from = part[k], to = part[k + 1];
-            if (drop)
-                forward_keys(r, t, j, from, to, &q, r->factors, 1, 1);
-            else if (r->factors && k == 1)
-                forward_keys(r, t, j, from, to, &q, 1, 0, 0);
-            else
-                forward_keys(r, t, j, from, to, &q, r->factors, 1, 0);
-        }
+        BY_PART(forward_keys);
         for (int64_t m = 0; m < Q && j + m < r->queries; m++) {
             int64_t token = r->position[j + m];
             prefetch_later(t->inverse, b, token, feature);
@@ -206,15 +209,7 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t
         int drop = t->keep < 1;
         if (drop) fill_drop(r, t, b, mask, j, s.lo, s.hi);
         int64_t part[] = {s.lo, s.all, s.end, s.hi};
-        for (int k = 0; k < 3; k++) {
-            int64_t from = part[k], to = part[k + 1];
-            if (drop)
-                backward_keys(r, t, j, from, to, &q, r->factors, 1, 1);
-            else if (r->factors && k == 1)
-                backward_keys(r, t, j, from, to, &q, 1, 0, 0);
-            else
-                backward_keys(r, t, j, from, to, &q, r->factors, 1, 0);
-        }
+        BY_PART(backward_keys);
         for (int64_t m = 0; m < Q && j + m < r->queries; m++)
             store_part(at(t->gb, b, r->position[j + m]) + feature, 4.0f * q.gb[m], n);
     }

@@ -205,8 +205,13 @@ static int row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
     memset(r->gk, 0, round_up(r->keys, MR) * r->narrow * sizeof(float));
     memset(r->gq, 0, round_up(t->length, MR) * r->narrow * sizeof(float));
     if (t->bias) memset(r->gmirror, 0, mirror_size(t) * sizeof(float));
+    int64_t first = 0; /* tiles before it see nothing of this span: lo and hi never decrease */
     for (r->base = 0; r->base < r->keys; r->base += r->span)
-        for (int64_t j = 0; j < t->length; j += TILE) {
+        for (int64_t j = first; j < t->length && r->lo[j] < r->base + r->span; j += TILE) {
+            if (r->hi[j + TILE < t->length ? j + TILE - 1 : t->length - 1] <= r->base) {
+                first = j + TILE;
+                continue;
+            }
             Group groups[TILE / MR];
             int64_t count = 0, seen = 0;
             for (int64_t m = 0; m < TILE && j + m < t->length; m += MR, count++) {
