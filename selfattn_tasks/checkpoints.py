@@ -222,11 +222,9 @@ def updates(path: str | os.PathLike[str]) -> int:
     Raises:
         UserError: the file is missing, truncated or not a fairseq checkpoint, or has no history.
     """
-    with explain_reading(path, sums=False):  # weights are not read, and so not checked
-        state = _load(path, mmap=zipfile.is_zipfile(path))
     try:
-        return int(state["optimizer_history"][-1]["num_updates"])
-    except (LookupError, TypeError):
+        return int(read(path)["optimizer_history"][-1]["num_updates"])
+    except LookupError:
         raise UserError(f"{path} does not say after how many updates it was saved") from None
 
 

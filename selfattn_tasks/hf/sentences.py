@@ -101,7 +101,7 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         if words.dim() != 3 or not self.state.kind.accepts(words.shape[1]):
             raise UserError(
                 f"input_ids has shape {tuple(input_ids.shape)}; this model reads "
-                f"{self.state.kind.takes} an example, (B, S, T)"
+                f"{self.state.kind.takes} per example, (B, S, T)"
             )
         logits = self.network(words, missing)
         loss = None

@@ -212,7 +212,7 @@ def test_effects_are_those_that_the_page_shows(run_cli, tmp_path):
         wrong = file.read_text().replace("../", f"{EXAMPLES}/").replace(old, new, 1)
         (tmp_path / "wrong.yaml").write_text(wrong)
         assert words in run_cli([script, tmp_path / "wrong.yaml"]).stderr
-    assert "must end in .png or .svg" in run_cli([script, file, "--plot", "x.bad"]).stderr
+    assert "must end in .png, .svg, .pdf" in run_cli([script, file, "--plot", "x.bad"]).stderr
 
 
 def test_convergence_of_the_committed_runs(run_cli, tmp_path):

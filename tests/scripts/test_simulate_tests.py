@@ -32,7 +32,7 @@ def test_the_table_is_printed_and_written_and_drawn(simulate, tmp_path):
     [
         (["--repetitions", "0"], "--repetitions is 0, but must be 1 or more"),
         (["--output", "none/t.md"], "--output is none/t.md, but there is no folder none"),
-        (["--plot", "rates.doc"], "--plot is rates.doc, but must end in .png or .svg"),
+        (["--plot", "rates.doc"], "--plot is rates.doc, but must end in .png, .svg, .pdf"),
     ],
 )
 def test_mistakes_are_one_sentence(simulate, args, words):

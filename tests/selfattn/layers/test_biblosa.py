@@ -172,7 +172,7 @@ def test_without_any_context_tokens_stay_as_they_are():
     x = tokens(2, 5)
     assert torch.equal(layer(x), x)
     shape = {1: torch.export.Dim("T", max=64)}
-    program = torch.export.export(layer, (x,), dynamic_shapes=(shape, None))
+    program = torch.export.export(layer, (x,), dynamic_shapes=(shape,))
     assert torch.equal(program.module()(tokens(2, 7)), tokens(2, 7))
     with pytest.raises(UserError, match="contexts 'none' leaves no attention to look at"):
         layer.inspect(x)
