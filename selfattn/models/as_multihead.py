@@ -115,9 +115,8 @@ class AsMultihead(nn.Module):
             x = query.transpose(0, 1)
         check_padding_mask(padding, x.shape[:2])
         causal = is_causal and not self._sees_later(x.shape[1])
-        if (
-            attn_mask is not None and not causal
-        ):  # what is_causal says of it is believed, as in torch
+        # What is_causal says of a mask is believed, as in torch.
+        if attn_mask is not None and not causal:
             self._check_hidden(attn_mask, x)
         elif is_causal and not causal:
             raise UserError(self._refusal("is_causal"))

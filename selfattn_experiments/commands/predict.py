@@ -150,7 +150,6 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--find-predicates needs --input; in texts, predicates are found by default")
     if args.confidence and form_of(args) not in ("json", "jsonl"):
         args.refuse("--confidence needs --format json or jsonl, which have a place for it")
-    check_no_pipes(*(args.input or ()))
     args.checkpoint = [find_checkpoint(path) for path in args.checkpoint]
     inputs = filter(None, [*(args.input or ()), args.prose, *args.checkpoint])
     check_outputs(args, "output", inputs=inputs)
@@ -315,6 +314,7 @@ def main(args: argparse.Namespace) -> None:
     if other := by_task(args.checkpoint[0], _OTHERS, "predict_translation"):
         import_module(f".{other}", __package__).take_over(args)
         return
+    check_no_pipes(*(args.input or ()))
     form = form_of(args)  # a mistake in the flags should be reported before a file is read
     sentences = args.input and read_queries(
         *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates

@@ -157,6 +157,7 @@ def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
         ([" "], "", "there is no sentence"),
         (["--predicates", "ran"], "\n \n", "there is no sentence"),
         (["It ran.", "--prose", "a.txt"], "", "a TEXT cannot go with"),
+        (["--input", "/dev/null"], "", "is no regular file, but is read more than once"),
         (["--input", "a.txt", "--tokenized"], "", "--tokenized is for texts"),
         (["It ran.", "--word-column", "2"], "", "--word-column needs --input"),
         (["It ran.", "--confidence"], "", "--confidence needs --format json or jsonl"),

@@ -4,6 +4,7 @@ import argparse
 import fractions
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from selfattn.errors import UserError
 from selfattn_experiments import averaging
 from selfattn_tasks import checkpoints
+from selfattn_tasks.saved import find_checkpoint, find_model
 
 
 def state(value=1.0, **changes):
@@ -284,3 +286,10 @@ def test_latest(tmp_path):
         averaging.latest(tmp_path, 0)
     with pytest.raises(UserError, match="is not a folder"):
         averaging.latest(tmp_path / "none", 1)
+
+
+def test_a_text_in_place_of_a_model_is_no_path():
+    text = Path("word " * 80)  # longer than the name of a file may be
+    assert find_model(text) == text
+    with pytest.raises(UserError, match="does not exist; give a checkpoint, a folder, or a model"):
+        find_checkpoint(text)
