@@ -27,8 +27,8 @@ def find_model(path: Path) -> Path:
     """The path, or where nothing has it, the folder of a model that comes with this package."""
     shipped = SHIPPED / path
     # Not Path.exists, which raises an error for a name that is too long, as a text may be.
-    there = os.path.exists(path) or len(path.parts) > 1 or not os.path.isdir(shipped)
-    return path if there else shipped
+    is_name = len(path.parts) == 1 and os.path.isdir(shipped) and not os.path.exists(path)
+    return shipped if is_name else path
 
 
 def find_checkpoint(path: Path) -> Path:

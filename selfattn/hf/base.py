@@ -82,7 +82,8 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
                 or the configuration ask for what no model has.
         """
         for name, where in self._lacks.items():
-            if getattr(self.config, name) if given.get(name) is None else given[name]:
+            asked = given.get(name)
+            if asked or (asked is None and getattr(self.config, name)):
                 raise UserError(f"{name}=True: {where}")
         for name in _MASKS:
             if given.get(name) is not None:

@@ -176,8 +176,8 @@ class Decoder(nn.Module):
         visible: Any = None
         # A static cache has room for tokens to come.
         has_room = cache is not None and cache.is_compileable
-        is_causal = length > 1 and not has_room and not past  # without a matrix
-        if has_room or (length > 1 and not is_causal):
+        is_causal = length > 1 and not past and not has_room  # without a matrix
+        if has_room or (length > 1 and past):
             visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)
         source_visible = None if source_padding is None else ~source_padding[:, None, None]
         for layer in self.layers:

@@ -158,7 +158,7 @@ class MTSA(SelfAttention):
     def _project(
         self, x: Tensor, padding_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys ``(B, H, T, key_dim)``; values and scores ``(B, H, T, D)``."""
+        """Queries, keys ``(B, H, T, key_dim)``; values ``(B, H, T, D)``; scores, D or 1 of them."""
         x = self.check_input(x, padding_mask)
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
         q, k = self._queries_and_keys(x, v)  # eq. 7

@@ -114,12 +114,12 @@ class AsMultihead(nn.Module):
         elif not self.batch_first:
             x = query.transpose(0, 1)
         check_padding_mask(padding, x.shape[:2])
-        causal = is_causal and not self._sees_later(x.shape[1])
         # What is_causal says of a mask is believed, as in torch.
-        if attn_mask is not None and not causal:
-            self._check_hidden(attn_mask, x)
-        elif is_causal and not causal:
-            raise UserError(self._refusal("is_causal"))
+        if not is_causal or self._sees_later(x.shape[1]):
+            if attn_mask is not None:
+                self._check_hidden(attn_mask, x)
+            elif is_causal:
+                raise UserError(self._refusal("is_causal"))
         y: Tensor = self.attention(x, padding)
         if query.dim() == 2:
             return y[0], None

@@ -43,7 +43,7 @@ class SentenceTests:
     # Standard deviation of the difference that comes from the choice of sentences.
     test_set_sd: float
     seed_sd: float | None  # the one that comes from the choice of seeds; None if a side has one run
-    # McNemar's exact test, two-sided; None unless one run of each system has right and wrong.
+    # McNemar's exact test, two-sided; None unless each system has one run, right or wrong.
     mcnemar_p: float | None = None
     # The same after Holm's correction over the family of comparisons.
     mcnemar_holm: float | None = None

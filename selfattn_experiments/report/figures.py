@@ -12,7 +12,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 # Endings of the pictures that are written in pairs: one to look at, one for print.
 FORMATS = (".png", ".svg")
-PICTURES = (*FORMATS, ".pdf")
+PICTURES = (*FORMATS, ".pdf")  # where a flag names one picture
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -36,12 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--valid", metavar="PREFIX", help="validation text")
     add("--test", metavar="PREFIX", action="append", help="test text; may be given several times")
     add("--pair", nargs=2, type=Path, metavar=("SOURCE", "TARGET"), help="two files to split")
-    add(
-        "--held-out",
-        type=int,
-        default=500,
-        help="with --pair: pairs held out for valid, and for test (500)",
-    )
+    add("--held-out", type=int, default=500, help="with --pair: pairs for valid, and test (500)")
     add("--seed", type=int, default=1, help="with --pair: chooses the split (1)")
     add = parser.add_argument_group("output").add_argument
     add("--dest", type=Path, required=True, help="the folder to make")
@@ -50,12 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--vocab-type", choices=MODEL_TYPES, default="bpe", help="(bpe)")
     add = parser.add_argument_group("cleaning and encoding").add_argument
     add("--lowercase", action="store_true", help="lower-case all text")
-    add(
-        "--max-length",
-        type=int,
-        default=250,
-        help="maximum number of words, and of pieces, of a sentence (250)",
-    )
+    add("--max-length", type=int, default=250, help="maximum words, and pieces, per sentence (250)")
     add("--max-ratio", type=float, default=5.0, help="maximum length ratio of a training pair (5)")
     add("--strict", action="store_true", help="refuse bad training pairs instead of dropping them")
     add("--workers", type=int, default=1, help="processes for binarising (1)")
