@@ -24,4 +24,17 @@ static inline void line_key(uint64_t seed, uint64_t line, uint32_t kind, uint32_
 static inline float factor(const uint32_t key[2], uint32_t i, uint32_t threshold, float scale) {
     return mix(mix(i ^ key[0]) + key[1]) < threshold ? scale : 0.0f;
 }
+
+/* Factors of a line in the columns index[0], index[1], ... or, without an index, first, first + 1, ... */
+static inline void fill_factors(float *restrict out, uint64_t seed, uint64_t line, uint32_t kind,
+                                const int64_t *restrict index, uint32_t first, int64_t count,
+                                float keep) {
+    uint32_t key[2], threshold = (uint32_t)(keep * 4294967296.0);
+    float scale = 1 / keep;
+    line_key(seed, line, kind, key);
+    if (index)
+        for (int64_t i = 0; i < count; i++) out[i] = factor(key, index[i], threshold, scale);
+    else
+        for (int64_t i = 0; i < count; i++) out[i] = factor(key, first + i, threshold, scale);
+}
 #endif

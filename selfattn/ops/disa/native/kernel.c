@@ -40,10 +40,16 @@ static inline vf weight(const Task *t, vf key, vf query, vf *s, int factors) {
     return exp2_low(*s * t->low);
 }
 
+/* Dropout factors of a token's values, VL features from `feature`. */
+static inline vf value_factors(const Task *t, int64_t b, int64_t token, int64_t feature) {
+    float drop[VL];
+    fill_factors(drop, t->seed, b * t->length + token, 1, NULL, feature, VL, t->keep);
+    return load(drop);
+}
+
 /* VL features from `feature` of one sentence; n of them exist. */
 static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t n) {
     vf top_a = {}, top_b = {};
-    uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
     for (int64_t i = 0; i < r->keys; i++) {
         int64_t token = r->key_position[i];
         prefetch_later(t->a, b, token, feature);
@@ -51,10 +57,7 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
         vf a = plain_nan(load_part(at(t->a, b, token) + feature, n));
         vf x = load_part(at(t->x, b, token) + feature, n);
         top_a = vmax(top_a, vmax(a, -a));
-        if (t->keep < 1) {
-            line_key(t->seed, b * t->length + token, 1, key);
-            for (int l = 0; l < VL; l++) x[l] *= factor(key, feature + l, threshold, 1 / t->keep);
-        }
+        if (t->keep < 1) x *= value_factors(t, b, token, feature);
         store(r->key + i * VL, a);
         store(r->value + i * VL, x);
     }
@@ -80,12 +83,10 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
 /* Dropout factors of Q queries from packed token j, for the packed keys [lo, hi). */
 static void fill_drop(Row *r, const Task *t, int64_t b, int64_t mask, int64_t j, int64_t lo,
                       int64_t hi) {
-    uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
     for (int64_t m = 0; m < Q && j + m < r->queries; m++) {
-        float *drop = r->drop + m * t->length;
-        line_key(t->seed, (b * t->masks + mask) * t->length + r->position[j + m], 0, key);
-        for (int64_t i = lo; i < hi; i++)
-            drop[i] = factor(key, r->key_position[i], threshold, 1 / t->keep);
+        int64_t line = (b * t->masks + mask) * t->length + r->position[j + m];
+        fill_factors(r->drop + m * t->length + lo, t->seed, line, 0, r->key_position + lo, 0,
+                     hi - lo, t->keep);
     }
 }
 
@@ -213,16 +214,12 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t
         for (int64_t m = 0; m < Q && j + m < r->queries; m++)
             store_part(at(t->gb, b, r->position[j + m]) + feature, 4.0f * q.gb[m], n);
     }
-    uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
     for (int64_t i = 0; i < r->keys; i++) {
         int64_t token = r->key_position[i];
         prefetch_later(t->gx, b, token, feature);
         prefetch_later(t->ga, b, token, feature);
         vf gx = load(r->gx + i * VL);
-        if (t->keep < 1) {
-            line_key(t->seed, b * t->length + token, 1, key);
-            for (int l = 0; l < VL; l++) gx[l] *= factor(key, feature + l, threshold, 1 / t->keep);
-        }
+        if (t->keep < 1) gx *= value_factors(t, b, token, feature);
         store_part(at(t->gx, b, token) + feature, gx, n);
         store_part(at(t->ga, b, token) + feature, 4.0f * load(r->ga + i * VL), n);
     }

@@ -24,17 +24,6 @@ static Group group_of(const Row *r, const Task *t, int64_t j) {
     return g;
 }
 
-static void fill_drop(float *out, const Task *t, int64_t line, int kind, const int64_t *index,
-                      int64_t count, float keep) {
-    uint32_t key[2], threshold = (uint32_t)(keep * 4294967296.0);
-    float scale = 1 / keep;
-    line_key(t->seed, line, kind, key);
-    if (index)
-        for (int64_t i = 0; i < count; i++) out[i] = factor(key, index[i], threshold, scale);
-    else
-        for (int64_t i = 0; i < count; i++) out[i] = factor(key, i, threshold, scale);
-}
-
 /* The bias by signed distance, and the largest one among the keys that each query sees. */
 static void row_bias(Row *r, const Task *t, int64_t h) {
     const float *bias = t->bias + h * t->length;
@@ -86,7 +75,7 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) 
         prefetch(at(t->s, b, h, key + AHEAD), S);
         prefetch(at(t->v, b, h, key + AHEAD), D);
         if (t->keep_features < 1)
-            fill_drop(drop, t, row * t->length + key, 1, NULL, D, t->keep_features);
+            fill_factors(drop, t->seed, row * t->length + key, 1, NULL, 0, D, t->keep_features);
         float *e = u + r->e;
         for (int64_t l = 0; l < S; l += VL) {
             vf x = (load_part(s + l, S - l) - load_part(shift + l, S - l)) * LOG2E;
@@ -157,8 +146,8 @@ static void group_dropout(Row *r, const Task *t, float *pd, const float *p, int6
     for (int64_t m = 0; m < MR; m++, p += r->ld, pd += r->ld) {
         memset(pd + g.a, 0, (g.b - g.a) * sizeof(float));
         if (m >= g.count) continue;
-        fill_drop(pd + g.lo, t, row * t->length + j + m, 0, r->position + r->base + g.lo, g.hi - g.lo,
-                  t->keep);
+        fill_factors(pd + g.lo, t->seed, row * t->length + j + m, 0, r->position + r->base + g.lo, 0,
+                     g.hi - g.lo, t->keep);
         for (int64_t i = g.lo; i < g.hi; i++) pd[i] *= p[i];
     }
 }
