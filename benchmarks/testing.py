@@ -54,12 +54,16 @@ def largest_error(references: Iterable[Tensor], got: Iterable[Tensor]) -> float:
     return torch.tensor(errors, dtype=torch.float64).max().item()
 
 
-def assert_close(name: str, reference: Tensor, got: Tensor, ratio: float) -> None:
-    """Compare two tensors by ``error_ratio``, of which ``ratio`` is the largest that is allowed.
+def assert_close(name: str, reference: Any, got: Any, ratio: float) -> None:
+    """Compare tensors, or lists of them, by ``error_ratio``; ``ratio`` is the largest allowed.
 
     Raises:
         AssertionError: if shapes differ, a value is not finite or the error is above the ratio.
     """
+    if not isinstance(reference, Tensor):
+        for place, pair in enumerate(zip(reference, got, strict=True)):
+            assert_close(f"{name} {place}", *pair, ratio)
+        return
     if reference.shape != got.shape:
         raise AssertionError(f"{name}: shape {tuple(got.shape)}, not {tuple(reference.shape)}")
     if not torch.isfinite(got).all():

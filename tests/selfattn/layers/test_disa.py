@@ -92,9 +92,7 @@ def test_outputs_and_gradients_of_the_written_out_formula(switches):
     inputs = [x, *layer.parameters()]
     expected = torch.autograd.grad((slow * upstream).sum(), inputs)
     got = torch.autograd.grad((fast * upstream).sum(), inputs)
-    names = ["x", *dict(layer.named_parameters())]
-    for name, one, other in zip(names, expected, got, strict=True):
-        assert_close(name, one, other, 1e-12)
+    assert_close("results", expected, got, 1e-12)
 
 
 @pytest.mark.parametrize(

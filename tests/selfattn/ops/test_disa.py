@@ -230,8 +230,7 @@ def test_dropout_is_what_its_factors_say(small_tiles, length, padding):
     expected = run_with_grads(
         lambda *t: equation(*t, None, hidden, None, MASKS, 5.0, factors), values, upstream
     )
-    for name, want, found in zip(("out", "dx", "da", "db"), expected, got, strict=True):
-        assert_close(name, want, found, 1e-12)
+    assert_close("results", expected, got, 1e-12)
 
 
 @pytest.mark.parametrize("backend", ["reference", "eager"])
@@ -289,14 +288,6 @@ def test_strided_inputs():
     assert torch.equal(torch.cat(expected[1:], -1), got[1])
 
 
-def test_autocast_leaves_the_operator_in_float32():
-    values, _ = inputs(9, dtype=torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = disa(*values, masks=MASKS)
-    assert out.dtype == torch.float32
-    assert torch.equal(out, disa(*values, masks=MASKS))
-
-
 def test_autocast_takes_the_widest_dtype():
     """A layer's projections are half precision there, its values may be float32."""
     (x, a, b), _ = inputs(9, dtype=torch.float32)
@@ -305,14 +296,6 @@ def test_autocast_takes_the_widest_dtype():
         out = disa(x, a, b, masks=MASKS)
     assert out.dtype == torch.float32
     assert torch.equal(out, disa(x, a.float(), b.float(), masks=MASKS))
-
-
-def test_empty_batches_and_lengths():
-    for batch, length in ((0, 3), (2, 0)):
-        values = [torch.zeros(batch, length, 4, requires_grad=True) for _ in range(3)]
-        out = disa(*values, masks=NONE)
-        out.sum().backward()
-        assert out.shape == (batch, length, 4)
 
 
 @pytest.mark.parametrize(

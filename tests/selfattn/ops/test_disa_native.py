@@ -15,7 +15,6 @@ from selfattn.ops.disa.equation import equation
 
 FORWARD, BACKWARD = PositionalMask("forward"), PositionalMask("backward")
 MASKS = (FORWARD, BACKWARD, BACKWARD, PositionalMask(window=3))
-NAMES = ("out", "dx", "da", "db")
 
 pytestmark = pytest.mark.skipif(
     native.refusal(torch.float32) is not None, reason=str(native.refusal(torch.float32))
@@ -48,19 +47,7 @@ def test_dropout_is_what_its_factors_say(padding, scale):
         [t.double() for t in values],
         upstream,
     )
-    for name, want, found in zip(NAMES, expected, got, strict=True):
-        assert_close(name, want, found, 5e-6)
-
-
-def test_strided_inputs():
-    """Views into one projection of everything, as a layer makes them; a gradient of any order."""
-    values, upstream = inputs(20)
-    run = partial(disa, masks=MASKS, backend="fused")
-    expected = run_with_grads(run, values, upstream)
-    whole = torch.cat(values, -1)
-    got = run_with_grads(lambda t: run(*t.chunk(3, -1)), [whole], upstream.mT.contiguous().mT)
-    assert torch.equal(expected[0], got[0])
-    assert torch.equal(torch.cat(expected[1:], -1), got[1])
+    assert_close("results", expected, got, 5e-6)
 
 
 def test_a_nan_of_a_real_token_is_seen():
@@ -102,8 +89,7 @@ def test_a_checkpoint_that_keeps_some_results_computes_the_same():
     kept = run_with_grads(
         lambda *t: checkpoint(run, *t, use_reentrant=False, context_fn=keep), values, upstream
     )
-    for name, want, found in zip(NAMES, run_with_grads(run, values, upstream), kept, strict=True):
-        assert_close(name, want, found, 1e-6)
+    assert_close("results", run_with_grads(run, values, upstream), kept, 1e-6)
 
 
 def test_refused_inputs_take_the_next_backend():

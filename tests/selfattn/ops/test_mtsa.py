@@ -173,8 +173,7 @@ def test_one_score_for_all_features(backend):
 
     one = [*x, s[..., :1]]
     results = [run_with_grads(partial(run, wide), one, upstream) for wide in (False, True)]
-    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), *results, strict=True):
-        assert_close(name, a, b, 1e-13)
+    assert_close("results", *results, 1e-13)
 
 
 def test_no_rescue_for_ordinary_scores(monkeypatch):
@@ -257,8 +256,7 @@ def test_dropout_is_what_its_factors_say(padding, scale, pairs_only):
     expected = run_with_grads(
         lambda *t: equation(*t, None, hidden, MASKS, "identity", factors), x, upstream
     )
-    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), expected, got, strict=True):
-        assert_close(name, a, b, 1e-11)
+    assert_close("results", expected, got, 1e-11)
 
 
 @pytest.mark.parametrize("fast", ["reference", "eager", FUSED])
@@ -286,23 +284,6 @@ def test_no_tensor_of_size_n_n_d_and_memory_linear_in_n(monkeypatch):
         largest[length] = seen.size
     assert largest[2048] <= 2.1 * largest[1024]
     assert largest[2048] < 2048 * 2048 * 4 / 10  # not even one n x n matrix of float32
-
-
-def test_autocast_leaves_the_operator_in_float32():
-    x, _ = inputs(9, dtype=torch.float32)
-    for backend in ("auto", "reference"):
-        with torch.autocast("cpu", torch.bfloat16):
-            out = mtsa(*x, masks=MASKS, backend=backend)
-        assert out.dtype == torch.float32
-        assert torch.equal(out, mtsa(*x, masks=MASKS, backend=backend))
-
-
-def test_empty_batches_and_lengths():
-    for batch, length in ((0, 3), (2, 0)):
-        x = [torch.zeros(batch, 2, length, 4, requires_grad=True) for _ in range(4)]
-        out = mtsa(*x, masks=NONE)
-        out.sum().backward()
-        assert out.shape == (batch, 2, length, 4)
 
 
 def test_fakes_take_the_operators_of_pytorch_and_leave_nothing_behind():

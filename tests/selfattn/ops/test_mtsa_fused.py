@@ -247,8 +247,7 @@ def test_huge_scores_stay_finite_and_ordered(device, dtype, bound):
     for scale in (30.0, 100.0):
         x, upstream = inputs(device, 17, heads=2, scale=scale, dtype=dtype)
         expected, got = both(x, upstream, [FORWARD, NONE], None, "identity")
-        for name, want, found in zip(NAMES, expected, got, strict=True):
-            assert_close(name, want, found, bound)
+        assert_close("results", expected, got, bound)
         assert error_ratio(expected[0], got[0]) <= 2 * max(
             error_ratio(expected[0], expected[0].to(dtype)), 1e-6
         )

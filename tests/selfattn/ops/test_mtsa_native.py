@@ -13,7 +13,6 @@ from selfattn.ops.mtsa import native
 from selfattn.ops.mtsa.equation import equation
 
 MASKS = [*(PositionalMask(d) for d in ("forward", "backward", "none")), PositionalMask(window=3)]
-NAMES = ("out", "dq", "dk", "dv", "ds")
 
 pytestmark = pytest.mark.skipif(
     native.refusal(torch.float32) is not None, reason=str(native.refusal(torch.float32))
@@ -49,8 +48,7 @@ def test_dropout_is_what_its_factors_say(padding, scale):
         [t.double() for t in x],
         upstream,
     )
-    for name, a, b in zip(NAMES, expected, got, strict=True):
-        assert_close(name, a, b, 5e-6)
+    assert_close("results", expected, got, 5e-6)
 
 
 @pytest.mark.parametrize("what", ["identity", "logsigmoid", "dropout"])
@@ -83,8 +81,7 @@ def test_backward_takes_some_keys_at_a_time(padding, what):
         upstream,
     )
     expected = run_with_grads(slow, [t.double() for t in x], upstream)
-    for name, a, b in zip((*NAMES, "dbias"), expected, got, strict=False):
-        assert_close(name, a, b, 2e-5)
+    assert_close("results", expected, got, 2e-5)
 
 
 def one_score(length, scale):
@@ -112,8 +109,7 @@ def test_one_score_for_all_features(length, padding, scale):
         for widen in (False, True)
     )
     assert narrow[4].shape == (2, 4, length, 1)
-    for name, a, b in zip((*NAMES, "dbias"), narrow, wide, strict=True):
-        assert_close(name, a, b, 5e-6)
+    assert_close("results", narrow, wide, 5e-6)
 
 
 @pytest.mark.parametrize("scale", [1.0, 60.0])
@@ -136,8 +132,7 @@ def test_one_score_for_all_features_drops_weights_alone(length, padding, scale):
         [t.double() for t in x],
         upstream,
     )
-    for name, a, b in zip((*NAMES, "dbias"), expected, got, strict=True):
-        assert_close(name, a, b, 2e-5)
+    assert_close("results", expected, got, 2e-5)
 
 
 def test_a_gradient_penalty_of_one_score_under_dropout():
@@ -158,8 +153,7 @@ def test_a_gradient_penalty_of_one_score_under_dropout():
     expected = penalty(
         lambda *t: equation(*t, None, MASKS, "identity", factors), [t.double() for t in x]
     )
-    for name, a, b in zip((*NAMES[1:], "dbias"), expected, got, strict=True):
-        assert_close(name, a, b, 5e-5)
+    assert_close("results", expected, got, 5e-5)
 
 
 def test_dropout_factors_are_fair_and_differ_between_seeds_and_lines():
@@ -177,21 +171,6 @@ def test_dropout_factors_are_fair_and_differ_between_seeds_and_lines():
         assert abs(agreement - (0.8**2 + 0.2**2)) < 0.01
     lines = torch.corrcoef(kept[0].T)
     assert (lines - torch.eye(48)).abs().max() < 0.12
-
-
-@pytest.mark.parametrize("layout", ["heads first", "heads last", "features first"])
-def test_any_memory_order_is_read_right(layout):
-    x, upstream = inputs(9)
-    expected = run_with_grads(lambda *t: mtsa(*t, masks=MASKS, backend="reference"), x, upstream)
-    if layout == "heads first":
-        x = [t.contiguous() for t in x]
-    elif layout == "features first":
-        x = [t.mT.contiguous().mT for t in x]
-    got = run_with_grads(
-        lambda *t: mtsa(*t, masks=MASKS, backend="fused"), x, upstream.contiguous()
-    )
-    for name, a, b in zip(NAMES, expected, got, strict=True):
-        assert_close(name, a, b, 5e-6)
 
 
 FORK = """

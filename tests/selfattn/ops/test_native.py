@@ -74,6 +74,15 @@ def test_activation_checkpointing_draws_the_same_dropout(kernel):
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
+def test_any_memory_order_is_read_right(kernel):
+    """Features first, and pieces of wider projections, as a layer makes them."""
+    run, (x, upstream) = kernel[0], kernel[1](9)
+    expected = run_with_grads(run, x, upstream)
+    for turn in (lambda t: t.mT.contiguous().mT, lambda t: torch.cat([t, t], -1).chunk(2, -1)[0]):
+        got = run_with_grads(lambda *t, turn=turn: run(*map(turn, t)), x, turn(upstream))
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+
 SCRIPT = """
 import torch
 from selfattn.masks import PositionalMask

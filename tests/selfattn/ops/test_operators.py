@@ -43,6 +43,28 @@ def test_the_old_name_of_masks_still_works():
         disa(x, x, x)
 
 
+SIZES = pytest.mark.parametrize(("attend", "count", "heads"), [(disa, 3, ()), (mtsa, 4, (2,))])
+
+
+@SIZES
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_autocast_leaves_an_operator_in_float32(attend, count, heads, backend):
+    x, masks = torch.randn(count, 3, *heads, 9, 8), [PositionalMask("forward"), PositionalMask()]
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attend(*x, masks=masks, backend=backend)
+    assert out.dtype == torch.float32
+    assert torch.equal(out, attend(*x, masks=masks, backend=backend))
+
+
+@SIZES
+@pytest.mark.parametrize(("batch", "length"), [(0, 3), (2, 0)])
+def test_empty_batches_and_lengths(attend, count, heads, batch, length):
+    x = torch.zeros(count, batch, *heads, length, 4, requires_grad=True)
+    out = attend(*x, masks=PositionalMask())
+    out.sum().backward()
+    assert out.shape == x.shape[1:]
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_reference_imports_torch_alone(name):
     source = (FOLDER / name / "reference.py").read_text(encoding="utf-8")
