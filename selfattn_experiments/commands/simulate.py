@@ -16,7 +16,7 @@ from selfattn_tasks.cli import moving_line
 from selfattn_tasks.files import write_text
 
 from ..compare.rendering.plots import draw_rates
-from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate
+from ..compare.simulation import HEADER, SCENARIOS, markdown_row, simulate
 from ..report.figures import check_picture
 from .flags import check_least, check_outputs
 
@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the tests again and again, and print how often they are wrong."""
     check(args)
     found = simulate(
-        WORLDS, args.repetitions, sentences=args.sentences, samples=args.samples, seed=args.seed,
+        SCENARIOS, args.repetitions, sentences=args.sentences, samples=args.samples, seed=args.seed,
         say=moving_line,
     )  # fmt: skip
     rates, lines = [], [HEADER]

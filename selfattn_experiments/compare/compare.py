@@ -201,7 +201,7 @@ def _summarise(report: Report, name: str) -> None:
                     metric,
                     len(scores),
                     float(np.mean(scores)),
-                    run_level.spread(scores) if len(scores) > 1 else None,
+                    run_level.sample_sd(scores) if len(scores) > 1 else None,
                     run_level.mean_interval(scores),
                 )
             )

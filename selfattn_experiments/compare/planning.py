@@ -13,7 +13,7 @@ import numpy as np
 from selfattn.errors import UserError, needed
 
 from .results import Planning
-from .run_level import TOLERANCE, below, spread
+from .run_level import TOLERANCE, noncentral_t_cdf, sample_sd
 
 MOST_SEEDS = 100_000
 _NODES = 32  # 16 give five digits, also with 2 runs a side
@@ -50,7 +50,10 @@ def power(difference: float, sx: float, sy: float, n: int, m: int, alpha: float)
     estimated = 1 / ((left / both) ** 2 / (n - 1) + (right / both) ** 2 / (m - 1))
     critical = stats.t.isf(alpha / 2, estimated) * np.sqrt(both)
     found = [
-        1 - below(t, freedom, noncentrality) + below(-t, freedom, noncentrality) for t in critical
+        1
+        - noncentral_t_cdf(t, freedom, noncentrality)
+        + noncentral_t_cdf(-t, freedom, noncentrality)
+        for t in critical
     ]
     return min(1.0, max(0.0, float(weights @ found) / 2))
 
@@ -115,7 +118,7 @@ def plan(
     """
     if not all(map(math.isfinite, [*x, *y])):
         raise UserError("a score is not a finite number, so nothing can be planned with it")
-    sx, sy = spread(x), spread(y)
+    sx, sy = sample_sd(x), sample_sd(y)
     if max(sx, sy) < TOLERANCE:
         return None
     limit = spread_limit(sx, sy, len(x), len(y))

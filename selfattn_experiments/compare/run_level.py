@@ -16,8 +16,8 @@ import numpy as np
 
 from selfattn.errors import needed
 
-# 10 against 10 runs are 184,756 ways to deal them out: all are tried up to this number.
-MOST_DEALS = 200_000
+# Labels of 10 against 10 runs have 184,756 permutations; up to this number all are tried.
+MOST_PERMUTATIONS = 200_000
 # Differences of scores that differ by less came from the order of additions.
 TOLERANCE = 1e-9
 # From this noncentrality on, `below` is wrong by less than 1e-6 without the numerator's noise.
@@ -40,7 +40,7 @@ class Permutation:
 
     p: float  # two-sided
     smallest: float  # the smallest p that so many runs can reach
-    exact: bool  # every deal was tried; else a random sample of MOST_DEALS
+    exact: bool  # every permutation was tried; else a random sample of MOST_PERMUTATIONS
 
 
 @final
@@ -66,7 +66,7 @@ def mean_interval(scores: Sequence[float]) -> Interval | None:
     """Student's 95 % interval of the mean over seeds; None for one run."""
     if len(scores) < 2:
         return None
-    if spread(scores) < TOLERANCE:
+    if sample_sd(scores) < TOLERANCE:
         return float(np.mean(scores)), float(np.mean(scores))
     return _limits(_t_test("ttest_1samp", scores, 0.0))
 
@@ -79,7 +79,7 @@ def welch(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> TTest 
     """
     if min(len(x), len(y)) < 2:
         return None
-    if max(spread(x), spread(y)) < TOLERANCE:
+    if max(sample_sd(x), sample_sd(y)) < TOLERANCE:
         return _no_spread(_difference(x, y))
     found = _t_test("ttest_ind", y, x, equal_var=False)
     return TTest(float(found.pvalue), _limits(found, level))
@@ -99,7 +99,7 @@ def paired(x: Mapping[str, float], y: Mapping[str, float]) -> tuple[TTest | None
     if len(seeds) < 2:
         return None, len(seeds)
     differences = [y[seed] - x[seed] for seed in seeds]
-    if spread(differences) < TOLERANCE:
+    if sample_sd(differences) < TOLERANCE:
         return _no_spread(float(np.mean(differences))), len(seeds)
     found = _t_test("ttest_1samp", differences, 0.0)
     return TTest(float(found.pvalue), _limits(found)), len(seeds)
@@ -111,7 +111,7 @@ def equivalence(x: Sequence[float], y: Sequence[float], margin: float) -> float 
     Returns:
         The larger of the two p-values; None without two runs a side or without any spread.
     """
-    if min(len(x), len(y)) < 2 or max(spread(x), spread(y)) < TOLERANCE:
+    if min(len(x), len(y)) < 2 or max(sample_sd(x), sample_sd(y)) < TOLERANCE:
         return None
     above = _t_test("ttest_ind", np.add(y, margin), x, equal_var=False, alternative="greater")
     below = _t_test("ttest_ind", np.subtract(y, margin), x, equal_var=False, alternative="less")
@@ -136,35 +136,35 @@ def _no_spread(difference: float) -> TTest | None:
 
 
 def permutation(x: Sequence[float], y: Sequence[float], seed: int = 1) -> Permutation:
-    """Permutation test: all runs dealt out anew to the two sides (Fisher 1935).
+    """Permutation test: the labels of all runs permuted (Fisher 1935).
 
-    The statistic is the absolute difference of the means. With equal sides each deal has a mirror
-    image of the same difference, so the smallest p is 2 / C(n + m, n), else 1 / C(n + m, n).
+    The statistic is the absolute difference of the means. With equal sides each permutation has a
+    mirror image of the same difference, so the smallest p is 2 / C(n + m, n), else 1 / C(n + m, n).
 
     Args:
         x: scores of the baseline.
         y: scores of the system.
-        seed: of the sample that is drawn if there are more than MOST_DEALS.
+        seed: of the sample that is drawn if there are more than MOST_PERMUTATIONS.
     """
     pooled = np.array([*x, *y])
     n, total = len(x), len(x) + len(y)
-    deals = math.comb(total, n)
+    permutations = math.comb(total, n)
     observed = abs(_difference(x, y)) - TOLERANCE
-    exact = deals <= MOST_DEALS
+    exact = permutations <= MOST_PERMUTATIONS
     if exact:
         chosen = np.fromiter(
             itertools.chain.from_iterable(itertools.combinations(range(total), n)), dtype=np.intp
-        ).reshape(deals, n)
+        ).reshape(permutations, n)
     else:
         rng = np.random.default_rng(seed)
-        chosen = np.argsort(rng.random((MOST_DEALS, total)), axis=1)[:, :n]
+        chosen = np.argsort(rng.random((MOST_PERMUTATIONS, total)), axis=1)[:, :n]
     sums = pooled[chosen].sum(axis=1)
     differences = np.abs((pooled.sum() - sums) / (total - n) - sums / n)
     hits = int(np.count_nonzero(differences >= observed))
-    # Of a sample, the observed deal is one, too: without it p could be 0.
-    p = hits / deals if exact else (hits + 1) / (MOST_DEALS + 1)
-    smallest = (2 if n == len(y) else 1) / deals
-    return Permutation(p, smallest if exact else max(smallest, 1 / (MOST_DEALS + 1)), exact)
+    # Of a sample, the observed permutation is one, too: without it p could be 0.
+    p = hits / permutations if exact else (hits + 1) / (MOST_PERMUTATIONS + 1)
+    smallest = (2 if n == len(y) else 1) / permutations
+    return Permutation(p, smallest if exact else max(smallest, 1 / (MOST_PERMUTATIONS + 1)), exact)
 
 
 def hedges(x: Sequence[float], y: Sequence[float]) -> Effect | None:
@@ -195,10 +195,10 @@ def _noncentrality(t: float, freedom: float, share: float) -> float:
     from scipy.optimize import brentq
 
     reach = 10.0 + abs(t)
-    return float(brentq(lambda c: below(t, freedom, c) - share, t - reach, t + reach))
+    return float(brentq(lambda c: noncentral_t_cdf(t, freedom, c) - share, t - reach, t + reach))
 
 
-def below(t: float, freedom: float, noncentrality: float) -> float:
+def noncentral_t_cdf(t: float, freedom: float, noncentrality: float) -> float:
     """The probability of a smaller value under the noncentral t distribution."""
     stats = needed("scipy.stats")
     # SciPy takes seconds, then gives NaN where numbers are large. There (Z + c) / S < t is c < t S:
@@ -256,7 +256,7 @@ def _violation(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return share
 
 
-def spread(scores: Sequence[float]) -> float:
+def sample_sd(scores: Sequence[float]) -> float:
     """The standard deviation of runs, from their number less one."""
     return float(np.std(scores, ddof=1))
 

@@ -34,7 +34,7 @@ _FIVE = (*_RUN, ORDER, BOTH, EQUIVALENCE)
 
 
 @dataclass(frozen=True)
-class World:
+class Scenario:
     """A way in which two equally good systems come about."""
 
     what: str  # in the table
@@ -55,19 +55,19 @@ _FIXED = "no seed is better than another"
 _LITTLE, _MUCH = "seeds differ a little", "seeds differ much"
 _TAIL, _THREEFOLD = "a tail of bad seeds", "one system spreads threefold"
 _OWN = "systems are good at different sentences"
-WORLDS = (
-    World(_FIXED, (1, 1), _SENTENCE),
-    World(_LITTLE, (1, 1), _SENTENCE, seed_sd=0.022),
-    World(_MUCH, (1, 1), _SENTENCE, seed_sd=0.066),
-    World(_MUCH, (5, 5), (*_FIVE, LOOKED, *_SENTENCE), seed_sd=0.066),
-    World(_MUCH, (3, 3), _RUN, seed_sd=0.066),
-    World(_MUCH, (5, 3), (WELCH, PERMUTATION), seed_sd=0.066),
-    World(_TAIL, (5, 5), _FIVE, seed_sd=0.066, skew=True),
-    World(_THREEFOLD, (5, 5), _FIVE, seed_sd=0.05, system_sd=0.19),
-    World(f"{_THREEFOLD}, with {_TAIL}", (5, 5), _FIVE, seed_sd=0.05, system_sd=0.19, skew=True),
-    World(_FIXED, (5, 5), (*_FIVE, *_SENTENCE)),
-    World(_FIXED, (5, 3), _SENTENCE),
-    World(_OWN, (5, 5), (*_SENTENCE, COIN_PER_RUN), own_sd=0.5),
+SCENARIOS = (
+    Scenario(_FIXED, (1, 1), _SENTENCE),
+    Scenario(_LITTLE, (1, 1), _SENTENCE, seed_sd=0.022),
+    Scenario(_MUCH, (1, 1), _SENTENCE, seed_sd=0.066),
+    Scenario(_MUCH, (5, 5), (*_FIVE, LOOKED, *_SENTENCE), seed_sd=0.066),
+    Scenario(_MUCH, (3, 3), _RUN, seed_sd=0.066),
+    Scenario(_MUCH, (5, 3), (WELCH, PERMUTATION), seed_sd=0.066),
+    Scenario(_TAIL, (5, 5), _FIVE, seed_sd=0.066, skew=True),
+    Scenario(_THREEFOLD, (5, 5), _FIVE, seed_sd=0.05, system_sd=0.19),
+    Scenario(f"{_THREEFOLD}, with {_TAIL}", (5, 5), _FIVE, seed_sd=0.05, system_sd=0.19, skew=True),
+    Scenario(_FIXED, (5, 5), (*_FIVE, *_SENTENCE)),
+    Scenario(_FIXED, (5, 3), _SENTENCE),
+    Scenario(_OWN, (5, 5), (*_SENTENCE, COIN_PER_RUN), own_sd=0.5),
 )
 
 
@@ -75,7 +75,7 @@ WORLDS = (
 class Rate:
     """How often a test was wrong."""
 
-    world: World
+    scenario: Scenario
     test: str
     wrong: int  # number of pairs that it called different, or equivalent, at LEVEL
     strict: int | None  # the same at STRICT; None for a test without p
@@ -90,18 +90,18 @@ class Rate:
         return self.wrong / self.pairs
 
 
-def make_counts(world: World, sentences: int, rng: np.random.Generator) -> Counts:
+def make_counts(scenario: Scenario, sentences: int, rng: np.random.Generator) -> Counts:
     """BLEU's counts of all runs, the baseline's first, shape (runs, sentences, 10)."""
-    n, m = world.runs
+    n, m = scenario.runs
     length = rng.integers(6, 25, size=sentences)
-    own = rng.normal(0, world.own_sd, size=(2, sentences))[[0] * n + [1] * m]
-    luck = 1 - rng.exponential(size=(n + m, 1)) if world.skew else rng.normal(size=(n + m, 1))
-    system_sd = world.seed_sd if world.system_sd is None else world.system_sd
+    own = rng.normal(0, scenario.own_sd, size=(2, sentences))[[0] * n + [1] * m]
+    luck = 1 - rng.exponential(size=(n + m, 1)) if scenario.skew else rng.normal(size=(n + m, 1))
+    system_sd = scenario.seed_sd if scenario.system_sd is None else scenario.system_sd
     logit = (
         0.9
         + rng.normal(0, 0.7, size=sentences)
         + own
-        + luck * np.array([[world.seed_sd]] * n + [[system_sd]] * m)
+        + luck * np.array([[scenario.seed_sd]] * n + [[system_sd]] * m)
         + rng.normal(0, 0.5, size=(n + m, sentences))
     )
     right = 1 / (1 + np.exp(-logit))
@@ -116,40 +116,40 @@ def make_counts(world: World, sentences: int, rng: np.random.Generator) -> Count
 
 
 def p_values(
-    world: World, counts: Counts, samples: int, rng: np.random.Generator
+    scenario: Scenario, counts: Counts, samples: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """The p-value of each test of the world."""
-    n, m = world.runs
+    """The p-value of each test of the scenario."""
+    n, m = scenario.runs
     scores = bleu_scores(counts.sum(axis=1))
     x, y = list(scores[:n]), list(scores[n:])
     found: dict[str, float] = {}
-    if WELCH in world.tests and (test := run_level.welch(x, y)):
+    if WELCH in scenario.tests and (test := run_level.welch(x, y)):
         found[WELCH] = test.p
-    if PAIRED in world.tests:
+    if PAIRED in scenario.tests:
         pair, _ = run_level.paired(
             {str(i): score for i, score in enumerate(x)}, {str(i): s for i, s in enumerate(y)}
         )
         if pair:
             found[PAIRED] = pair.p
-    if PERMUTATION in world.tests:
+    if PERMUTATION in scenario.tests:
         found[PERMUTATION] = run_level.permutation(x, y).p
-    if ORDER in world.tests and (order := run_level.stochastic_order(x, y)):
+    if ORDER in scenario.tests and (order := run_level.stochastic_order(x, y)):
         found[ORDER] = LEVEL if order.limit < EPSILON else 1.0
-    if EQUIVALENCE in world.tests:
+    if EQUIVALENCE in scenario.tests:
         # Made worse by just the margin. Where bad seeds are rare, few runs hide how bad it is.
         worse = [score - MARGIN for score in y]
         if (p := run_level.equivalence(x, worse, MARGIN)) is not None:
             found[EQUIVALENCE] = p
-    if LOOKED in world.tests and WELCH in found and (early := run_level.welch(x[:3], y[:3])):
+    if LOOKED in scenario.tests and WELCH in found and (early := run_level.welch(x[:3], y[:3])):
         found[LOOKED] = min(early.p, found[WELCH])
-    if BOOTSTRAP in world.tests or BOTH in world.tests:
+    if BOOTSTRAP in scenario.tests or BOTH in scenario.tests:
         draws = resample(counts, bleu_scores, samples, rng)
-        if BOTH in world.tests and (both := both_levels(draws, range(n), range(n, n + m), rng)):
+        if BOTH in scenario.tests and (both := both_levels(draws, range(n), range(n, n + m), rng)):
             found[BOTH] = both.p
-        if BOOTSTRAP in world.tests:
+        if BOOTSTRAP in scenario.tests:
             tests = sentence_tests(draws, range(n), range(n, n + m), bleu_scores, rng)
             found[BOOTSTRAP], found[RANDOMISATION] = tests.bootstrap_p, tests.randomisation_p
-    if COIN_PER_RUN in world.tests:
+    if COIN_PER_RUN in scenario.tests:
         # The runs one after the other as one run of a longer test set: a coin for each line.
         longer = np.stack([counts[:n].reshape(-1, 10), counts[n:].reshape(-1, 10)])
         draws = resample(longer, bleu_scores, samples, rng)
@@ -158,7 +158,7 @@ def p_values(
 
 
 def simulate(
-    worlds: Sequence[World],
+    worlds: Sequence[Scenario],
     repetitions: int,
     *,
     sentences: int = 300,
@@ -177,33 +177,33 @@ def simulate(
         say: called with how far it is.
 
     Yields:
-        One rate for each world and test.
+        One rate for each scenario and test.
     """
     stats = needed("scipy.stats")
-    for number, world in enumerate(worlds):
+    for number, scenario in enumerate(worlds):
         rng = np.random.default_rng([seed, number])
-        n, levels = world.runs[0], (LEVEL, STRICT)
-        wrong = {test: [0, 0] for test in world.tests}
+        n, levels = scenario.runs[0], (LEVEL, STRICT)
+        wrong = {test: [0, 0] for test in scenario.tests}
         variances = []
         for repetition in range(repetitions):
             if repetition % 50 == 0:
-                say(f"{world.what}, {world.runs}: {repetition} of {repetitions}")
-            counts = make_counts(world, sentences, rng)
-            for test, p in p_values(world, counts, samples, rng).items():
+                say(f"{scenario.what}, {scenario.runs}: {repetition} of {repetitions}")
+            counts = make_counts(scenario, sentences, rng)
+            for test, p in p_values(scenario, counts, samples, rng).items():
                 wrong[test] = [
                     w + (p <= level) for w, level in zip(wrong[test], levels, strict=True)
                 ]
             scores = bleu_scores(counts.sum(axis=1))
             # A pair of single runs has a spread only if both come from one distribution.
-            sides = [scores[:n], scores[n:]] if min(world.runs) > 1 else [scores]
+            sides = [scores[:n], scores[n:]] if min(scenario.runs) > 1 else [scores]
             found = [np.var(side, ddof=1) for side in sides]
             pooled = np.average(found, weights=[len(side) - 1 for side in sides])
-            variances.append([pooled] if world.system_sd is None else found)
+            variances.append([pooled] if scenario.system_sd is None else found)
         spreads = tuple(float(sd) for sd in np.sqrt(np.mean(variances, axis=0)))
         for test, (hits, strict) in wrong.items():
             limits = stats.binomtest(hits, repetitions).proportion_ci()
             yield Rate(
-                world, test, hits, None if test == ORDER else strict, repetitions, spreads,
+                scenario, test, hits, None if test == ORDER else strict, repetitions, spreads,
                 (float(limits.low), float(limits.high)),
             )  # fmt: skip
 
@@ -217,9 +217,9 @@ HEADER = (
 
 def markdown_row(rate: Rate) -> str:
     """A rate as a row of the Markdown table that HEADER begins."""
-    n, m = rate.world.runs
+    n, m = rate.scenario.runs
     spreads = " and ".join(f"{sd:.1f}" for sd in rate.spreads)
     low, high = (100 * limit for limit in rate.interval)
     found = f"{100 * rate.share:.1f} % | {low:.1f} to {high:.1f} %"
     strict = "-" if rate.strict is None else f"{100 * rate.strict / rate.pairs:.1f} %"
-    return f"| {rate.test} | {rate.world.what} | {n} and {m} | {spreads} | {found} | {strict} |"
+    return f"| {rate.test} | {rate.scenario.what} | {n} and {m} | {spreads} | {found} | {strict} |"

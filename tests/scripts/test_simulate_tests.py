@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 
-from selfattn_experiments.compare.simulation import WORLDS
+from selfattn_experiments.compare.simulation import SCENARIOS
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def test_the_table_is_printed_and_written_and_drawn(simulate, tmp_path):
     table = (tmp_path / "table.md").read_text("utf-8")
     assert done.stdout == f"{table}wrote rates.svg\n"
     rows = table.splitlines()[2:]
-    tests = [test for world in WORLDS for test in world.tests]
+    tests = [test for scenario in SCENARIOS for test in scenario.tests]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == tests
     picture = (tmp_path / "rates.svg").read_text("utf-8")
-    for world in WORLDS:
-        assert f"{world.what}, {world.runs[0]} against {world.runs[1]}" in picture
+    for scenario in SCENARIOS:
+        assert f"{scenario.what}, {scenario.runs[0]} against {scenario.runs[1]}" in picture
     assert all(picture.count(f">{test}<") == tests.count(test) for test in set(tests))
 
 

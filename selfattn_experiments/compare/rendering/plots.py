@@ -176,17 +176,17 @@ def draw_rates(rates: Sequence[Rate], path: Path) -> None:
     Raises:
         UserError: if matplotlib is not installed.
     """
-    figure = new_figure(8.0, 1.2 + 0.26 * (len(rates) + 1.3 * len({r.world for r in rates})))
+    figure = new_figure(8.0, 1.2 + 0.26 * (len(rates) + 1.3 * len({r.scenario for r in rates})))
     axes = figure.subplots()
     blue, orange, green = colours(3)
     ticks: list[float] = []
-    place, world = 0.0, None
+    place, scenario = 0.0, None
     for rate in rates:
-        if rate.world != world:
-            world = rate.world
+        if rate.scenario != scenario:
+            scenario = rate.scenario
             place += 1.3
             axes.annotate(
-                f"{world.what}, {world.runs[0]} against {world.runs[1]}", (0, place - 0.1),
+                f"{scenario.what}, {scenario.runs[0]} against {scenario.runs[1]}", (0, place - 0.1),
                 xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
                 fontsize=9, fontweight="bold", va="center",
             )  # fmt: skip

@@ -87,16 +87,16 @@ def test_almost_stochastic_order_at_its_ends():
 
 
 @pytest.mark.parametrize(("x", "y"), SIDES)
-def test_permutation_is_every_deal_written_out(x, y):
+def test_permutation_is_every_one_written_out(x, y):
     both = [*x, *y]
-    hits = deals = 0
+    hits = permutations = 0
     observed = abs(np.mean(y) - np.mean(x))
     for chosen in itertools.combinations(range(len(both)), len(x)):
         rest = [both[i] for i in range(len(both)) if i not in chosen]
         hits += abs(np.mean(rest) - np.mean([both[i] for i in chosen])) >= observed - 1e-9
-        deals += 1
+        permutations += 1
     found = permutation(x, y)
-    assert found.exact and found.p == hits / deals
+    assert found.exact and found.p == hits / permutations
     assert found.smallest <= found.p
 
 
@@ -113,11 +113,11 @@ def test_smallest_p_is_reached_by_sides_that_do_not_overlap():
         assert found.p == found.smallest == (2 if n == m else 1) / math.comb(n + m, n)
 
 
-def test_too_many_deals_are_sampled():
+def test_too_many_permutations_are_sampled():
     rng = np.random.default_rng(0)
     x, y = list(rng.normal(0, 1, 14)), list(rng.normal(0.7, 1, 14))
     found = permutation(x, y)
-    assert not found.exact and found.smallest == 1 / (run_level.MOST_DEALS + 1)
+    assert not found.exact and found.smallest == 1 / (run_level.MOST_PERMUTATIONS + 1)
     # Student's t approximates it at this size.
     assert found.p == pytest.approx(stats.ttest_ind(x, y).pvalue, rel=0.1)
 
@@ -193,5 +193,5 @@ def test_swapping_the_sides_turns_signs_only():
 
 def test_a_sampled_permutation_test_is_never_certain():
     found = run_level.permutation(list(range(12)), list(range(100, 112)))
-    assert not found.exact and found.p == 1 / (run_level.MOST_DEALS + 1)
+    assert not found.exact and found.p == 1 / (run_level.MOST_PERMUTATIONS + 1)
     assert run_level.permutation(list(range(10)), list(range(10, 20))).exact
