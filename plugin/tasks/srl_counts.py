@@ -61,9 +61,10 @@ def _arguments(
     if not gold:
         return [0] * len(_ARGUMENTS)
     predicted = []
-    tags = decode(log_probs, padding, state.vocabulary.labels, decoder)
-    for row, sentence in zip(tags, gold, strict=True):
-        (proposition,) = sentence.propositions
+    asked = [sentence.propositions[0] for sentence in gold]
+    at = [proposition.predicate for proposition in asked]
+    tags = decode(log_probs, padding, state.vocabulary.labels, decoder, at)
+    for row, sentence, proposition in zip(tags, gold, asked, strict=True):
         found = proposition_of(row, proposition.predicate, proposition.lemma, decoder=decoder)
         predicted.append(replace(sentence, propositions=(found,)))
     return counts_of(score(gold, predicted))

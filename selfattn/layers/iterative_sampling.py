@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import UserError
+from ..ops.common.autograd import is_exporting
 from .base import working
 from .selection import Sampler, decide
 
@@ -26,6 +28,13 @@ class IterativeSampling(Sampler):
         return hidden + width
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        # Dynamo takes a dynamic length for the example's, and torch.onnx tries it last.
+        fixed = isinstance(x.shape[1], int) and not torch.compiler.is_dynamo_compiling()
+        if is_exporting() and not fixed:
+            raise UserError(
+                "the sampler 'iterative', which takes one token after the other, can be exported "
+                "for one length and with strict=False alone; or train with 'parallel'"
+            )
         if not x.shape[1]:
             return real, x.new_zeros(real.shape)
         state = x.new_zeros(x.shape[0], self.cell.hidden_size)

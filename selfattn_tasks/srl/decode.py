@@ -129,7 +129,11 @@ def viterbi(
 
 
 def decode(
-    log_probs: Tensor, padding_mask: Tensor, labels: Sequence[str], how: str = "argmax"
+    log_probs: Tensor,
+    padding_mask: Tensor,
+    labels: Sequence[str],
+    how: str = "argmax",
+    predicates: Sequence[int] | None = None,
 ) -> list[list[str]]:
     """BIO tags of a batch of sentences.
 
@@ -140,6 +144,7 @@ def decode(
         how: ``argmax``; ``published``, argmax and then ``bio.joined``; ``tan``, ``he`` or
             ``strict`` for Viterbi (see ``bio_constraints``); ``structured`` for the constraints of
             He et al. 2017 (see ``decode_structure``).
+        predicates: of each sentence its position, for ``structured``.
 
     Returns:
         the tags of each sentence, without padding.
@@ -154,7 +159,7 @@ def decode(
     elif how == "structured":
         from .decode_structure import best_structured
 
-        best = best_structured(log_probs, padding_mask, labels)
+        best = best_structured(log_probs, padding_mask, labels, predicates)
     else:
         best = viterbi(log_probs, padding_mask, bio_constraints(labels, how))[0]
     lengths = (~padding_mask).sum(1).tolist()

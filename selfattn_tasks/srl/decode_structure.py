@@ -22,7 +22,7 @@ from selfattn.masks import check_padding_mask
 
 from .decode import Constraints, bio_constraints, viterbi
 from .formats.bio import from_bio
-from .propositions import Span
+from .propositions import VERB, Span
 
 CORE = frozenset([*(f"A{i}" for i in range(6)), "AA", *(f"ARG{i}" for i in range(6)), "ARGA"])
 # Nodes that are expanded for a sentence before its best valid path so far is taken.
@@ -97,7 +97,12 @@ class _Search:
         return is_exact or self.opened >= _MOST_NODES
 
 
-def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[str]) -> Tensor:
+def best_structured(
+    log_probs: Tensor,
+    padding_mask: Tensor,
+    labels: Sequence[str],
+    predicates: Sequence[int] | None = None,
+) -> Tensor:
     """The best paths under the BIO (``strict``) and the structural constraints.
 
     A sentence that needs more than a fixed number of nodes gets the best valid path found until
@@ -108,12 +113,18 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
         log_probs: ``(B, T, C)``.
         padding_mask: bool ``(B, T)``, True = padding, on the right.
         labels: the C tags.
+        predicates: of each sentence its position, where only V is allowed. Without it, an argument
+            over the predicate is split afterwards, and its role is there twice.
 
     Returns:
         labels ``(B, T)``, 0 at padding.
     """
     check_padding_mask(padding_mask, log_probs.shape[:2])
     device, log_probs, padding_mask = log_probs.device, log_probs.cpu(), padding_mask.cpu()
+    verb = torch.tensor([tag[2:] == VERB for tag in labels])
+    if predicates is not None and verb.any():
+        at = torch.arange(len(predicates)), torch.tensor(predicates)
+        log_probs = log_probs.index_put(at, log_probs[at].masked_fill(~verb, -torch.inf))
     constraints = bio_constraints(labels, "strict")
     lengths = (~padding_mask).sum(1).tolist()
     best, scores = viterbi(log_probs, padding_mask, constraints)

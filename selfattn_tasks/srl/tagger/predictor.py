@@ -264,7 +264,8 @@ class Predictor:
             padding_mask: the same.
             decoder: as for :meth:`predict`.
         """
-        tags = decode(log_probs, padding_mask, self.labels, decoder)
+        at = [p.predicate for p in asked]
+        tags = decode(log_probs, padding_mask, self.labels, decoder, at)
         return [
             proposition_of(found, p.predicate, p.lemma, decoder=decoder)
             for found, p in zip(tags, asked, strict=True)

@@ -140,6 +140,19 @@ def test_a_predicate_is_v_whatever_its_tag():
     assert made.spans == (Span("A0", 0, 0), Span("V", 1, 2))
 
 
+def test_structured_keeps_its_constraints_beside_the_predicate():
+    """An argument over it would be split, and its role be there twice."""
+    labels = ("O", "B-A0", "I-A0", "B-A1", "I-A1", "B-R-A1", "B-C-A0", "B-V")
+    generator = torch.Generator().manual_seed(3)
+    log_probs = torch.randn(200, 6, len(labels), generator=generator).log_softmax(-1)
+    broken = []
+    for predicates in (None, [row % 6 for row in range(200)]):
+        found = decode(log_probs, torch.zeros(200, 6).bool(), labels, "structured", predicates)
+        made = [proposition_of(tags, row % 6).spans for row, tags in enumerate(found)]
+        broken.append(count_violations(made))
+    assert broken[0]["unique"] and not broken[1]
+
+
 def test_a_sentence_without_an_allowed_path_ends_the_search():
     impossible, padding = torch.full((1, 3, 2), -torch.inf), torch.zeros(1, 3, dtype=torch.bool)
     found = [decode(impossible, padding, ("B-A0", "O"), how) for how in ("structured", "strict")]
