@@ -118,7 +118,8 @@ def main(args: argparse.Namespace) -> None:
             np.save(file, vectors)
     write(args.output or Path("/dev/stdout"), predictions, meta)
     rate = 60 * total / seconds
-    print(f"{total:,} examples in {seconds:.1f} s: {rate:,.0f} a minute", file=sys.stderr)
+    what = f"{total:,} example{'s' * (total != 1)}"
+    print(f"{what} in {seconds:.1f} s: {rate:,.0f} a minute", file=sys.stderr)
 
 
 def _apply_baseline(args: argparse.Namespace) -> None:

@@ -14,8 +14,10 @@ from ..files import read_object, write_text
 from ..metric import short
 from ..model_folder import task_of
 from ..saved import RECORD, tested
+from ..sentences.record import Kind
 
-_TRANSLATION = """`pip install 'selfattn[hf]'`
+# These packages are on no package index yet, where others could take their names.
+_TRANSLATION = """With `selfattn[hf]`, installed from a clone of the project:
 
 ```python
 import selfattn.hf
@@ -26,13 +28,13 @@ model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
 batch = tokenizer(["..."], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```"""
-_WORDS = """`pip install 'selfattn-fairseq[text]'`, then
+_WORDS = """With `selfattn-fairseq[text]`, installed from a clone of the project:
 
 ```
-selfattn predict --model {{folder}} "..."
+selfattn predict --model {{folder}} {given}
 ```
 
-or, with `pip install 'selfattn-fairseq[text,hf]'`,
+In Python, with `selfattn-fairseq[text,hf]`:
 
 ```python
 import selfattn_tasks.hf
@@ -40,6 +42,16 @@ from transformers import {auto}
 
 model = {auto}.from_pretrained("{{folder}}")
 ```"""
+
+# What `selfattn predict` needs beside the model: by ``Kind.shape``, or a tagger's target.
+_GIVEN = {
+    "single": '"..."',
+    "pair": '"..." "..."',
+    "candidates": '"QUESTION" "CANDIDATE" "CANDIDATE"',
+    "arguments": '"..." --predicates WORD',
+    "predicates": '--model MODEL_OF_ARGUMENTS "..."',
+    "both": '"..."',
+}
 
 
 @dataclass(frozen=True)
@@ -95,17 +107,19 @@ def of_words(config: Mapping[str, Any], parameters: int) -> About:
     if task == "sentences":
         name, kind = sizes["context"], sizes["kind"]
         facts = {"context": name, "pool": sizes["pool"], "width": sizes["hidden_size"], **facts}
-        use = _WORDS.format(auto="AutoModelForSequenceClassification")
+        given = _GIVEN[Kind(kind).shape]
+        use = _WORDS.format(auto="AutoModelForSequenceClassification", given=given)
         return About(f"Sentences, {kind}, {name}", "text-classification", facts, use)
     name = sizes["attention"]["name"]
     target = {"arguments": "arguments of given predicates", "both": "predicates and arguments"}
+    asked = stored.get("target", "arguments")
     facts = {
-        "task": target.get(stored.get("target", "arguments"), "predicates"),
+        "task": target.get(asked, "predicates"),
         "attention": name,
         "layers": sizes["layers"],
         **facts,
     }
-    use = _WORDS.format(auto="AutoModelForTokenClassification")
+    use = _WORDS.format(auto="AutoModelForTokenClassification", given=_GIVEN[asked])
     return About(f"Semantic roles, {name}", "token-classification", facts, use)
 
 

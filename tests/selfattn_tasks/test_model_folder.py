@@ -209,7 +209,6 @@ def test_there_and_back(tmp_path):
         'license: "mit"',
         "| data | a toy |",
         "| wsj | f1 | 84.80 |",
-        "`pip install 'selfattn-fairseq[",
     ):
         assert text in card
     assert "secret" not in (tmp_path / "folder" / "config.json").read_text(encoding="utf-8")
