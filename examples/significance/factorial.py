@@ -24,7 +24,7 @@ from selfattn.errors import UserError
 from selfattn_experiments.compare.rendering.cells import markdown as as_markdown
 from selfattn_experiments.compare.rendering.cells import signed, span
 from selfattn_experiments.compare.rendering.files import COLUMNS
-from selfattn_experiments.compare.run_level import TOLERANCE, spread
+from selfattn_experiments.compare.run_level import TOLERANCE, sample_sd
 from selfattn_tasks.cli import run
 from selfattn_tasks.text import iter_lines
 
@@ -97,7 +97,7 @@ def contrast(cells: Cells, weights: Sequence[float]) -> tuple[float, float, floa
         UserError: if no cell has any spread.
     """
     parts = [w**2 * np.var(x, ddof=1) / len(x) for w, x in zip(weights, cells, strict=True)]
-    if max(map(spread, cells)) < TOLERANCE:
+    if max(map(sample_sd, cells)) < TOLERANCE:
         raise UserError("the runs of each system score alike: there is no spread for an interval")
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(x) - 1) for part, x in zip(parts, cells, strict=True)
