@@ -162,13 +162,13 @@ def test_a_missing_file_and_excluding_flags(more, message, tmp_path):
     assert message in str(raised.value) and len(str(raised.value)) < 200
 
 
-def test_warm_is_better_than_cold_after_100_updates(run_module, toy_train, tmp_path):
+def test_warm_is_better_than_cold_after_50_updates(run_module, toy_train, tmp_path):
     write_corpus(tmp_path, sizes={"train": 4000, "valid": 100})
     prefixes = [f"--{split}pref={tmp_path / split}" for split in ("train", "valid")]
     languages = ["--source-lang=src", "--target-lang=tgt", "--destdir", tmp_path / "data"]
     run_module("fairseq_cli.preprocess", [*languages, *prefixes]).ok()
     flags = ["--encoder-embed-dim=32", "--decoder-embed-dim=32", "--lr=0.01", "--log-format=json"]
-    flags += ["--no-epoch-checkpoints", "--max-update=100"]
+    flags += ["--no-epoch-checkpoints", "--max-update=50"]
 
     def trained(name, *more):
         done = toy_train(
@@ -176,7 +176,7 @@ def test_warm_is_better_than_cold_after_100_updates(run_module, toy_train, tmp_p
         ).ok()
         return done.stdout
 
-    trained("stock", "--arch", "transformer_tiny", "--max-update", "200")
+    trained("stock", "--arch", "transformer_tiny", "--max-update", "100")
     stock = tmp_path / "stock" / "checkpoint_last.pt"
     averaged = ["--store-ema", "--max-update", "1", "--finetune-from-model", stock]
     assert "warm start from" in trained("averaged", *averaged)

@@ -38,7 +38,6 @@ LAYERS = {
     "disa": {},
     "biblosa": {"heads": 1, "masks": "backward", "block_length": 4},
     "resa": {},
-    "multihead": {},
     "multihead, masks and ALiBi": {"masks": "forward_backward", "positions": "alibi"},
     "multihead, rotary": {"positions": "rotary"},
     "multihead, relative": {"positions": "relative"},
