@@ -73,6 +73,9 @@ CALLS = (
         "layers.source2token.softmax_over_time": lambda m: source2token.softmax_over_time(x, m),
         "layers.source2token.Source2Token.weights": lambda m: pool.weights(x, m),
         "srl.decode.decode": lambda m: decode.decode(scores, m, labels),
+        "srl.decode.decode_propositions": lambda m: decode.decode_propositions(
+            [srl.Proposition(0, "", ())] * 2, scores, m, labels, "argmax"
+        ),
         "srl.decode.viterbi": lambda m: decode.viterbi(scores, m, strict),
         "srl.decode_structure.best_structured": lambda m: decode_structure.best_structured(
             scores, m, labels

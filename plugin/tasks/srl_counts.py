@@ -10,13 +10,12 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from selfattn_tasks.srl import Sentence
-from selfattn_tasks.srl.decode import decode
+from selfattn_tasks.srl.decode import decode_propositions
 from selfattn_tasks.srl.metrics import counts_of
 from selfattn_tasks.srl.propositions import unlabelled
 from selfattn_tasks.srl.scorer import Counts, count_predicates, score
 from selfattn_tasks.srl.tagger.predicates import PREDICATE, places
 from selfattn_tasks.srl.tagger.state import TaggerState
-from selfattn_tasks.srl.tags import proposition_of
 
 # Where the log keeps the columns of metrics.counts_of; fairseq hides names that begin with _.
 _ARGUMENTS = ("_srl_correct", "_srl_excess", "_srl_missed", "_srl_perfect", "_srl_propositions")
@@ -60,13 +59,10 @@ def _arguments(
     """The official score's counts; each sentence has the one proposition of its row."""
     if not gold:
         return [0] * len(_ARGUMENTS)
-    predicted = []
-    asked = [sentence.propositions[0] for sentence in gold]
-    at = [proposition.predicate for proposition in asked]
-    tags = decode(log_probs, padding, state.vocabulary.labels, decoder, at)
-    for row, sentence, proposition in zip(tags, gold, asked, strict=True):
-        found = proposition_of(row, proposition.predicate, proposition.lemma, decoder=decoder)
-        predicted.append(replace(sentence, propositions=(found,)))
+    asked = [proposition for sentence in gold for proposition in sentence.propositions]
+    found = decode_propositions(asked, log_probs, padding, state.vocabulary.labels, decoder)
+    pairs = zip(gold, found, strict=True)
+    predicted = [replace(sentence, propositions=(row,)) for sentence, row in pairs]
     return counts_of(score(gold, predicted))
 
 

@@ -20,7 +20,7 @@ from selfattn.errors import needed
 MOST_PERMUTATIONS = 200_000
 # Differences of scores that differ by less came from the order of additions.
 TOLERANCE = 1e-9
-# From this noncentrality on, `below` is wrong by less than 1e-6 without the numerator's noise.
+# From this noncentrality on, the numerator's noise changes `noncentral_t_cdf` by less than 1e-6.
 _LARGE = 1e4
 Interval = tuple[float, float]
 

@@ -158,7 +158,7 @@ def p_values(
 
 
 def simulate(
-    worlds: Sequence[Scenario],
+    scenarios: Sequence[Scenario],
     repetitions: int,
     *,
     sentences: int = 300,
@@ -169,7 +169,7 @@ def simulate(
     """Count wrong verdicts.
 
     Args:
-        worlds: which to try.
+        scenarios: which to try.
         repetitions: pairs of systems for each.
         sentences: of a test set.
         samples: draws of the tests over sentences.
@@ -180,7 +180,7 @@ def simulate(
         One rate for each scenario and test.
     """
     stats = needed("scipy.stats")
-    for number, scenario in enumerate(worlds):
+    for number, scenario in enumerate(scenarios):
         rng = np.random.default_rng([seed, number])
         n, levels = scenario.runs[0], (LEVEL, STRICT)
         wrong = {test: [0, 0] for test in scenario.tests}

@@ -12,7 +12,8 @@ from selfattn.errors import UserError, check_choice
 from selfattn.masks import check_padding_mask
 
 from .formats.bio import OUTSIDE, joined
-from .tags import DECODERS, WORD_BY_WORD
+from .propositions import Proposition
+from .tags import DECODERS, WORD_BY_WORD, proposition_of
 
 
 @dataclass(frozen=True)
@@ -168,3 +169,26 @@ def decode(
         for row, length in zip(best.tolist(), lengths, strict=True)
     ]
     return [joined(row) for row in tags] if how == "published" else tags
+
+
+def decode_propositions(
+    asked: Sequence[Proposition],
+    log_probs: Tensor,
+    padding_mask: Tensor,
+    labels: Sequence[str],
+    how: str,
+) -> list[Proposition]:
+    """Propositions with the spans that a decoder finds for their predicates.
+
+    Args:
+        asked: one for each sentence, of which only the predicate and its lemma are used.
+        log_probs: as for :func:`decode`.
+        padding_mask: the same.
+        labels: the same.
+        how: the same.
+    """
+    tags = decode(log_probs, padding_mask, labels, how, [p.predicate for p in asked])
+    return [
+        proposition_of(found, p.predicate, p.lemma, decoder=how)
+        for found, p in zip(tags, asked, strict=True)
+    ]

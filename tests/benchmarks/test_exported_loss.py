@@ -4,28 +4,19 @@ import re
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from benchmarks import exported_loss
 from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.propositions import unlabelled
-from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.predictor import Predictor as Labeller
-from selfattn_tasks.srl.tagger.state import KEY, TaggerState
-from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS
-from tests.selfattn_tasks.test_model_folder import ROLES, write
+from tests.selfattn_tasks.test_model_folder import tagger
 
 
 def test_a_tagger_as_a_graph_scores_what_it_scores_in_pytorch(tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnxruntime")
-    torch.manual_seed(1)
-    config = TaggerConfig(
-        ROLES.trained_rows, 4, SUBLAYERS["mtsa"].make(None), word_dim=64, predicate_dim=64,
-        layers=1, heads=2, ffn_dim=512, frozen_words=3, characters=4, alphabet=ROLES.character_rows,
-    )  # fmt: skip
-    state = {KEY: TaggerState(ROLES, config).dump()}
-    model = write(tmp_path / "tagger.pt", Tagger(config), "tagger.", state)
+    sizes = {"word_dim": 64, "predicate_dim": 64, "layers": 1, "ffn_dim": 512}
+    model = tagger(tmp_path / "tagger.pt", "mtsa", "arguments", **sizes)
     texts = ("the old cat chased a mouse .", "a tulip chased it .", "mouse and cat chased .")
     words = [tuple(text.split()) for text in texts]
     asked = [Sentence(row, unlabelled(row, [row.index("chased")])) for row in words]

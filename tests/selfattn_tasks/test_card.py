@@ -7,27 +7,25 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from selfattn_tasks.sentences.record import Kind
+from selfattn_tasks.srl.tagger.predicates import TARGETS
 from tests.conftest import run_verb
 from tests.selfattn_tasks.test_model_folder import sentences, tagger
 
-MODELS = {
-    "arguments": lambda path: tagger(path, "mtsa", "arguments"),
-    "predicates": lambda path: tagger(path, "mtsa", "predicates"),
-    "both": lambda path: tagger(path, "mtsa"),
-    "nli": lambda path: sentences(path, "nli"),
-    "relatedness": lambda path: sentences(path, "relatedness"),
-    "classification": lambda path: sentences(path, "classification"),
-    "selection": lambda path: sentences(path, "selection"),
-}
 
-
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*TARGETS, *Kind], ids=str)
 def test_its_command_works_for_that_model(name, tmp_path, capfd):
-    run_verb("export", "--to", "hf", MODELS[name](tmp_path / "model.pt"), tmp_path / "folder")
+    path = tmp_path / "model.pt"
+    model = tagger(path, "mtsa", name) if name in TARGETS else sentences(path, name)
+    run_verb("export", "--to", "hf", model, tmp_path / "folder")
     card = (tmp_path / "folder" / "README.md").read_text(encoding="utf-8")
     (line,) = re.findall("selfattn predict (.*)", card)
-    given = {"folder": tmp_path / "folder", "...": "the cat chased a mouse .", "WORD": "chased"}
-    given["MODEL_OF_ARGUMENTS"] = tagger(tmp_path / "other.pt", "bilstm", "arguments")
+    given = {
+        "folder": tmp_path / "folder",
+        "...": "the cat chased a mouse .",
+        "WORD": "chased",
+        "MODEL_OF_ARGUMENTS": tagger(tmp_path / "other.pt", "bilstm", "arguments"),
+    }
     capfd.readouterr()
     run_verb("predict", *(given.get(word, word) for word in shlex.split(line)))
     assert capfd.readouterr().out.strip()

@@ -38,6 +38,7 @@ LAYERS = {
     "disa": {},
     "biblosa": {"heads": 1, "masks": "backward", "block_length": 4},
     "resa": {},
+    "multihead": {},
     "multihead, masks and ALiBi": {"masks": "forward_backward", "positions": "alibi"},
     "multihead, rotary": {"positions": "rotary"},
     "multihead, relative": {"positions": "relative"},

@@ -67,10 +67,10 @@ def write(path, network, prefix, task_state, criterion="bio_tagging"):
 
 def tagger(path, name, target="both", criterion="bio_tagging", **options):
     torch.manual_seed(1)
+    sizes = {"word_dim": 8, "predicate_dim": 8, "layers": 2, "heads": 2, "ffn_dim": 16}
     config = TaggerConfig(
-        ROLES.trained_rows, 4, SUBLAYERS[name].make(options.pop("preset", None)), word_dim=8,
-        predicate_dim=8, layers=2, heads=2, ffn_dim=16, frozen_words=3, characters=4,
-        alphabet=ROLES.character_rows, **options,
+        ROLES.trained_rows, 4, SUBLAYERS[name].make(options.pop("preset", None)), frozen_words=3,
+        characters=4, alphabet=ROLES.character_rows, **sizes | options,
     )  # fmt: skip
     state = TaggerState(ROLES, config, target)
     return write(path, Tagger(config), "tagger.", {KEY: state.dump()}, criterion)
@@ -209,6 +209,7 @@ def test_there_and_back(tmp_path):
         'license: "mit"',
         "| data | a toy |",
         "| wsj | f1 | 84.80 |",
+        "`selfattn-fairseq[text]`",
     ):
         assert text in card
     assert "secret" not in (tmp_path / "folder" / "config.json").read_text(encoding="utf-8")

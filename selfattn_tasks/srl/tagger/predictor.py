@@ -17,9 +17,9 @@ from ... import checkpoints
 from ...batches import batches
 from ...devices import find_device
 from ...saved import find_checkpoint
-from ..decode import decode
+from ..decode import decode_propositions
 from ..propositions import Proposition, Sentence, unlabelled
-from ..tags import WORD_BY_WORD, proposition_of
+from ..tags import WORD_BY_WORD
 from .confidence import with_confidence
 from .network import Tagger
 from .predicates import PREDICATE, UNMARKED, places
@@ -264,12 +264,7 @@ class Predictor:
             padding_mask: the same.
             decoder: as for :meth:`predict`.
         """
-        at = [p.predicate for p in asked]
-        tags = decode(log_probs, padding_mask, self.labels, decoder, at)
-        return [
-            proposition_of(found, p.predicate, p.lemma, decoder=decoder)
-            for found, p in zip(tags, asked, strict=True)
-        ]
+        return decode_propositions(asked, log_probs, padding_mask, self.labels, decoder)
 
 
 def _load(

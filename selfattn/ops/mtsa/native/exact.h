@@ -14,9 +14,6 @@ typedef struct {
 
 static void query_scores(Query *x, const Row *r, const Task *t, int64_t b, int64_t h, int64_t j) {
     const float *q = at(t->q, b, h, j);
-    uint32_t key[2];
-    line_key(t->seed, (b * t->heads + h) * t->length + j, 0, key);
-    uint32_t threshold = (uint32_t)(t->keep * 4294967296.0);
     for (int64_t i = r->lo[j]; i < r->hi[j]; i++) {
         const float *k = at(t->k, b, h, r->position[i]);
         double dot = 0;
@@ -26,8 +23,11 @@ static void query_scores(Query *x, const Row *r, const Task *t, int64_t b, int64
         if (t->bias) x->score[i] += t->bias[h * t->length + distance(r, j, i)];
         x->slope[i] = t->logsigmoid ? 1 / (1 + exp(dot)) : 1; /* sigmoid(-R) */
         x->dr[i] = 0;
-        x->pair[i] = t->keep < 1 ? factor(key, r->position[i], threshold, 1 / t->keep) : 1;
+        x->pair[i] = 1;
     }
+    if (t->keep < 1)
+        fill_factors(x->pair + r->lo[j], t->seed, (b * t->heads + h) * t->length + j, 0,
+                     r->position + r->lo[j], 0, r->hi[j] - r->lo[j], t->keep);
 }
 
 /* Whether a query must be computed again: not if NaN is all that is wrong, and NaN went in. */
