@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
@@ -29,6 +29,8 @@ from _setup_checks import SetupError, check_compiler, check_disk, check_python, 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED_MB = 2500  # 1,600 MB installed, the rest for what pip unpacks and builds on the way
 CUDA_MB = 9000  # the same with the CUDA packages that the public registry's torch brings
+# The step that keeps a compiler busy for a minute or two: the steps after it install meanwhile.
+COMPILED = "fairseq"
 # Groups beside base, each a file in requirements/.
 EXTRAS = {"dev": "tests and checks", "docs": "documentation tools"}
 # Settings of the caller that would send packages, or Python itself, somewhere else.
@@ -68,7 +70,7 @@ def plan(groups: "list[str]", torch_spec: str) -> "list[Step]":
     clone = ["--no-deps", "--no-build-isolation", "-e", str(ROOT)]
     steps = [
         Step("torch", "PyTorch and build tools", torch, [build, constraints]),
-        Step("fairseq", "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
+        Step(COMPILED, "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
         Step("base", "other packages", others, [base, constraints]),
         Step("clone", "this clone", clone, [ROOT / "pyproject.toml", ROOT / "setup.py"]),
     ]
@@ -166,10 +168,9 @@ def clean_environment() -> "dict[str, str]":
     return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PYTHONUNBUFFERED="1")
 
 
-def run_quietly(command: "list[str]", log: Path, label: str) -> "tuple[int, str]":
-    """Run a command with its output in `log`, showing one line of progress; return code, output."""
-    start, spoken, live = time.time(), time.time(), sys.stdout.isatty()
-    print(label, end="" if live else "\n", flush=True)
+@contextmanager
+def spawned(command: "list[str]", log: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """Start a command with its output in `log`; when the block ends, so does the command."""
     with log.open("wb") as sink:
         child = subprocess.Popen(
             command,
@@ -178,22 +179,28 @@ def run_quietly(command: "list[str]", log: Path, label: str) -> "tuple[int, str]
             stderr=subprocess.STDOUT,
             env=clean_environment(),
         )
-        try:
-            while child.poll() is None:
-                time.sleep(0.2)
-                seconds = int(time.time() - start)
-                if live:
-                    print(f"\r{label} {seconds} s ", end="", flush=True)
-                elif time.time() - spoken > 30:
-                    print(f"{label} {seconds} s", flush=True)
-                    spoken = time.time()
-        except BaseException:
-            child.kill()
-            child.wait()
-            raise
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def watch(child: "subprocess.Popen[bytes]", label: str) -> int:
+    """Show one line of progress until a command has ended; its return code."""
+    start, spoken, live = time.time(), time.time(), sys.stdout.isatty()
+    print(label, end="" if live else "\n", flush=True)
+    while child.poll() is None:
+        time.sleep(0.2)
+        seconds = int(time.time() - start)
+        if live:
+            print(f"\r{label} {seconds} s ", end="", flush=True)
+        elif time.time() - spoken > 30:
+            print(f"{label} {seconds} s", flush=True)
+            spoken = time.time()
     state = "done" if child.returncode == 0 else "failed"
     print(f"{chr(13) if live else ''}{label} {state}, {time.time() - start:.0f} s", flush=True)
-    return child.returncode, log.read_text(errors="replace")
+    return child.returncode
 
 
 @contextmanager
@@ -225,10 +232,30 @@ def make_venv(venv: Path, label: str) -> None:
             )
         shutil.rmtree(str(venv))
     logs.mkdir(parents=True, exist_ok=True)
-    code, text = run_quietly([sys.executable, "-m", "venv", str(venv)], logs / "venv.log", label)
+    log = log_of(venv, "venv")
+    with spawned([sys.executable, "-m", "venv", str(venv)], log) as child:
+        code = watch(child, label)
     if code:
+        text = log.read_text(errors="replace")
         lines = [line for line in text.splitlines() if line.strip()] or ["no output"]
         raise SetupError(f"Python could not make an environment in {venv}: {lines[-1].strip()}")
+
+
+def log_of(venv: Path, name: str) -> Path:
+    """Where the output of a step goes."""
+    return venv / ".selfattn" / f"{name}.log"
+
+
+def finish(
+    venv: Path, chosen: "str | None", step: Step, child: "subprocess.Popen[bytes]", number: str
+) -> None:
+    """Wait for a step, and note that it is done."""
+    log = log_of(venv, step.name)
+    if watch(child, f"{number} {step.title} ..."):
+        words = explain(log.read_text(errors="replace"), step)
+        raise SetupError(f"{words}; pip's own words are in {log}")
+    done = dict(read_state(venv)["done"], **{step.name: step.fingerprint()})
+    write_state(venv, {"torch": chosen, "place": str(venv), "done": done})
 
 
 def install(venv: Path, steps: "list[Step]", chosen: "str | None") -> None:
@@ -246,7 +273,7 @@ def install(venv: Path, steps: "list[Step]", chosen: "str | None") -> None:
     due = [s for s in steps if not found or state["done"].get(s.name) != s.fingerprint()]
     names = {step.name for step in due}
     check_python(found or running, venv if found else None)
-    if "fairseq" in names:
+    if COMPILED in names:
         check_compiler(found or running)
     if not found:
         check_venv_module()
@@ -262,15 +289,18 @@ def install(venv: Path, steps: "list[Step]", chosen: "str | None") -> None:
         make_venv(venv, f"[1/{total}] environment in {venv.name} ...")
     (venv / ".selfattn").mkdir(exist_ok=True)
     drop_half_installed(venv)
-    for number, step in enumerate(due, 1 + (not found)):
-        log = venv / ".selfattn" / f"{step.name}.log"
-        command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--progress-bar", "off"]
-        label = f"[{number}/{total}] {step.title} ..."
-        code, text = run_quietly(command + step.arguments, log, label)
-        if code:
-            raise SetupError(f"{explain(text, step)}; pip's own words are in {log}")
-        done = dict(read_state(venv)["done"], **{step.name: step.fingerprint()})
-        write_state(venv, {"torch": chosen, "place": str(venv), "done": done})
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--progress-bar", "off"]
+    labels = (f"[{n}/{total}]" for n in range(1 + (not found), total + 1))
+    with ExitStack() as children:
+        compiling = []
+        for step in due:
+            child = children.enter_context(spawned(pip + step.arguments, log_of(venv, step.name)))
+            if step.name == COMPILED:
+                compiling.append((step, child))
+            else:
+                finish(venv, chosen, step, child, next(labels))
+        for step, child in compiling:
+            finish(venv, chosen, step, child, next(labels))
 
 
 def main(argv: "list[str] | None" = None) -> int:

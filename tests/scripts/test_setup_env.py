@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -94,7 +95,9 @@ def test_too_little_disk_says_how_much(monkeypatch, tmp_path):
 
 @fits
 def test_no_compiler_is_said_before_anything_is_made(run_cli, tmp_path):
-    if checks.has_wheel(sys.version_info[:2], *_machine()):
+    if checks.has_wheel(
+        sys.version_info[:2], platform.system(), platform.machine(), platform.libc_ver()
+    ):
         pytest.skip("here fairseq-fixed comes compiled")
     venv, empty = tmp_path / "venv", tmp_path / "empty"
     empty.mkdir()
@@ -104,12 +107,6 @@ def test_no_compiler_is_said_before_anything_is_made(run_cli, tmp_path):
     assert "no C++ compiler" in message
     assert "apt-get install g++" in message
     assert not venv.exists()
-
-
-def _machine():
-    import platform
-
-    return platform.system(), platform.machine(), platform.libc_ver()
 
 
 @pytest.mark.parametrize("ninja", [False, True])
@@ -298,6 +295,45 @@ def test_a_killed_pip_is_mended(tiny, capsys):
     said = capsys.readouterr().out
     assert "[1/1] a tiny package ... done" in said
     assert module.read_text() == "VALUE = 1\n"
+
+
+BACKEND = """
+import pathlib, shutil, sysconfig, time
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    module = pathlib.Path(sysconfig.get_path("purelib"), "tinything.py")
+    while not module.exists():
+        time.sleep(0.1)
+    wheel = next(pathlib.Path(__file__).parent.glob("*.whl"))
+    return shutil.copy(wheel, folder) and wheel.name
+"""
+
+
+def compiled(folder: Path):
+    """A package in the place of fairseq, whose build waits until another one is installed."""
+    fake_wheel(folder, "tinycompiled")
+    (folder / "backend.py").write_text(BACKEND)
+    keys = 'requires = []\nbuild-backend = "backend"\nbackend-path = ["."]'
+    (folder / "pyproject.toml").write_text(f"[build-system]\n{keys}\n")
+    arguments = ["--no-index", "--no-build-isolation", str(folder)]
+    return setup_env.Step(setup_env.COMPILED, "compiled", arguments, [])
+
+
+@fits
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_compiles_goes_on_beside_the_others(broken, tiny, tmp_path, monkeypatch, capsys):
+    """And ends where another step fails."""
+    site = next(tiny.glob("lib/python*/site-packages"))
+    for path in site.glob("tiny*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (tiny / ".selfattn" / "state.json").unlink()
+    other = tmp_path / "none.whl" if broken else fake_wheel(tiny)
+    steps = [compiled(tmp_path), setup_env.Step("base", "others", ["--no-index", str(other)], [])]
+    monkeypatch.setattr(setup_env, "plan", lambda groups, torch: steps)
+    assert setup_env.main(["--venv", str(tiny)]) == broken
+    said = capsys.readouterr().out
+    assert "[1/2] others ... failed" in said if broken else "[2/2] compiled ... done" in said
+    assert (site / "tinycompiled.py").exists() is not broken
 
 
 def test_two_at_once_take_turns(tmp_path):
