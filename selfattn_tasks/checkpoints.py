@@ -5,8 +5,6 @@ A checkpoint is a dictionary that ``torch.save`` wrote: ``model`` (the weights),
 ``optimizer_history``, ``extra_state`` and ``last_optimizer_state``.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

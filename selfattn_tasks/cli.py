@@ -1,7 +1,5 @@
 """How every command ends: one sentence for a user's mistake, never a traceback."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import io

@@ -1,7 +1,5 @@
 """Files of checkpoints: how they are written, and which one of a run people want."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What runs, comparisons and commands need to know about a task, in one place."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

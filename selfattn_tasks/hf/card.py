@@ -1,7 +1,5 @@
 """The model card of an exported model, written from the run's record."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

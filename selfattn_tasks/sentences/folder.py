@@ -1,7 +1,5 @@
 """The folder that ``prepare sentences`` writes and training reads."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Words of one or several sentences to a class, a score, or a choice among them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -7,8 +7,6 @@ words file. Columns are separated by spaces or tabs. If the first one numbers th
 sentence, the words are in the second.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections import Counter

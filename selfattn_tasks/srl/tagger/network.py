@@ -1,7 +1,5 @@
 """The tagger of Tan et al. (2018) with any self-attention: words and a predicate to labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Whether confidences are what they say: of all spans with 0.8, do 8 of 10 stand in gold?"""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
