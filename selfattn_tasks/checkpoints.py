@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
 from selfattn.config import CONFIGS
@@ -282,10 +283,18 @@ class Distinct:
         self._seen[sums] = path
 
 
-def weights_below(state: Mapping[str, Any], prefix: str) -> dict[str, torch.Tensor]:
-    """The weights of the checkpoint ``state`` whose names begin with ``prefix``, without it."""
+def fill(model: nn.Module, state: Mapping[str, Any], prefix: str, path: object) -> None:
+    """Load the weights of the checkpoint ``path`` whose names begin with ``prefix``, without it.
+
+    Raises:
+        UserError: if they are not those of the model.
+    """
     weights = state["model"].items()
-    return {name.removeprefix(prefix): value for name, value in weights if name.startswith(prefix)}
+    own = {name.removeprefix(prefix): value for name, value in weights if name.startswith(prefix)}
+    try:
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not hold the weights that it describes: {error}") from None
 
 
 def flags(state: dict[str, Any]) -> dict[str, Any]:

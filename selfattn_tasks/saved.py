@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,8 @@ CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 RECORD = "run.json"
 # Models that come with this package, under the names of their folders.
 SHIPPED = Path(__file__).resolve().parent / "pretrained"
+# Of one model, or of several that are an ensemble.
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def find_model(path: Path) -> Path:
@@ -63,6 +65,24 @@ def find_checkpoint(path: Path) -> Path:
         hint = f"; name a file in {inside}" if inside.is_dir() else ""
         raise UserError(f"{path} holds no {' or '.join((*CHECKPOINTS, WEIGHTS))}{hint}")
     return there[0]
+
+
+def read_each(paths: Paths) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Checkpoints, found as by :func:`find_checkpoint`, and what each holds.
+
+    Raises:
+        UserError: if there is none, one is missing or broken, or two hold the same weights.
+    """
+    from .checkpoints import Distinct, read  # torch takes seconds
+
+    paths = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not paths:
+        raise UserError("no checkpoint is given, but at least one is needed")
+    seen = Distinct()
+    for path in map(find_checkpoint, map(Path, paths)):
+        state = read(path)
+        seen.add(state["model"], path)
+        yield path, state
 
 
 def tested(folder: Path, record: Mapping[str, Any]) -> Path | None:

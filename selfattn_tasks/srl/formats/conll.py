@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from selfattn.errors import UserError, check_integer
+from selfattn.errors import UserError, check_choice, check_integer
 
 from ...files import write_text
 from ..propositions import Proposition, Sentence
@@ -52,8 +52,7 @@ def read(
     """
     if word_column is not None:
         check_integer("--word-column", word_column)
-    if form not in FORMATS:
-        raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
+    check_choice("format", form, FORMATS)
     path = Path(path)
     implied = "conll05" if props is not None else "conll12" if path.is_dir() else form
     if form not in ("auto", implied):
