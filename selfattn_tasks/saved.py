@@ -114,10 +114,7 @@ def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None
     Raises:
         UserError: the disk is full.
     """
-    with (
-        open(source, "rb") as old,
-        _writing(Path(target), os.path.getsize(source)) as new,
-    ):
+    with open(source, "rb") as old, _writing(Path(target), os.path.getsize(source)) as new:
         shutil.copyfileobj(old, new, 1 << 20)
 
 

@@ -43,8 +43,7 @@ class SRLTaggingConfig(FairseqDataclass):
 
     data: str = flag(MISSING, "folder that `selfattn prepare srl` wrote")
     max_length: int = flag(
-        256,
-        "leave out longer training sentences; other sets keep all sentences",
+        256, "leave out longer training sentences; other sets keep all sentences"
     )
     eval_decoder: ChoiceEnum(DECODERS) = flag(  # type: ignore[valid-type]
         "argmax",

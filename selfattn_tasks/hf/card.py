@@ -160,12 +160,7 @@ def _is_another(checkpoint: Path, tested: Path) -> bool:
 
 
 def write_card(
-    folder: Path,
-    name: str,
-    about: About,
-    record: Record,
-    license: str | None,
-    data: str | None,
+    folder: Path, name: str, about: About, record: Record, license: str | None, data: str | None
 ) -> None:
     """Write ``README.md``: what the model is, how it was trained, what it scores.
 

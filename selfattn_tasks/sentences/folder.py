@@ -97,11 +97,7 @@ class Folder:
         if split not in ("train", "valid", "test"):
             raise UserError(f"{self.path} has no part {split!r}; each fold has: train, valid, test")
         return folds.positions(
-            self.fold_numbers,
-            self.fold_count,
-            split,
-            fold,
-            select_on_test=self.selection == "test",
+            self.fold_numbers, self.fold_count, split, fold, select_on_test=self.selection == "test"
         )
 
     def examples(self, split: str, fold: int | None = None) -> list[Example]:

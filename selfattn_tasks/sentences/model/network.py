@@ -9,13 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from selfattn.errors import UserError, check_choice, check_integer, check_rate
-from selfattn.models import (
-    ClassHead,
-    PairHead,
-    RelatednessHead,
-    SelectionHead,
-    SentenceEncoder,
-)
+from selfattn.models import ClassHead, PairHead, RelatednessHead, SelectionHead, SentenceEncoder
 from selfattn.models.attention import AttentionContext
 
 from ...words.embeddings import WordTable

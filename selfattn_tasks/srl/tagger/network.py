@@ -237,11 +237,7 @@ class Tagger(nn.Module):
         self.register_buffer("frozen", torch.zeros(config.frozen_words, config.word_dim))
 
     def forward(
-        self,
-        words: Tensor,
-        indicator: Tensor,
-        padding_mask: Tensor | None = None,
-        **more: Tensor,
+        self, words: Tensor, indicator: Tensor, padding_mask: Tensor | None = None, **more: Tensor
     ) -> Tensor:
         """Scores before the softmax.
 

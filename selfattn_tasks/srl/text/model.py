@@ -187,10 +187,7 @@ class SRL:
         return tuple(sentence[a:b] for part in self._segmenter(sentence, True) for a, b in part)
 
     def _windows(
-        self,
-        texts: Iterable[str | Text],
-        tokenized: bool,
-        whole: bool,
+        self, texts: Iterable[str | Text], tokenized: bool, whole: bool
     ) -> Iterator[list[_Split]]:
         """Texts with their sentences, as many at a time as one window holds."""
         group: list[_Split] = []
