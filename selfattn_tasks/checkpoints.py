@@ -29,43 +29,16 @@ Choice = TypeVar("Choice")
 # Flags that decide what the weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
 _MODEL_FLAGS = (
-    "encoder_",
-    "decoder_",
-    *(f"{name}_" for name in CONFIGS),
-    "share_",
-    "activation_fn",
-    "layernorm_",
-    "timing_signal",
-    "features",
-    "tune_features",
-    "characters",
-    "late_layers",
-    "word_embed_dim",
-    "context",
-    "embed_dim",
-    "hidden_size",
-    "head_hidden_size",
-    "highway",
-    "pool",
-    "no_scale_embedding",
-    "no_token_positional_embeddings",
-)
+    "encoder_", "decoder_", *(f"{name}_" for name in CONFIGS), "share_", "activation_fn",
+    "layernorm_", "timing_signal", "features", "tune_features", "characters", "late_layers",
+    "word_embed_dim", "context", "embed_dim", "hidden_size", "head_hidden_size", "highway", "pool",
+    "no_scale_embedding", "no_token_positional_embeddings",
+)  # fmt: skip
 _NO_MODEL_FLAGS = (
-    "_dropout",
-    "_path",
-    "_layerdrop",
-    "_to_keep",
-    "_preset",
-    "_projections",
-    "_init_gain",
-    "_bias_init",
-    "_backend",
-    "_test_selection",
-    "_test_seed",
-    "_dropout_in",
-    "_dropout_out",
+    "_dropout", "_path", "_layerdrop", "_to_keep", "_preset", "_projections", "_init_gain",
+    "_bias_init", "_backend", "_test_selection", "_test_seed", "_dropout_in", "_dropout_out",
     "_freeze_embed",
-)
+)  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -37,6 +37,11 @@ def disk_full_sentence(error: OSError) -> str:
     )
 
 
+def option(name: str) -> str:
+    """The flag that gives an argument, as it is typed: ``max_tokens`` is ``--max-tokens``."""
+    return "--" + name.replace("_", "-")
+
+
 def fairseq_command(name: str, *words: str) -> list[str]:
     """``fairseq-NAME WORDS`` as a command line for another process of this Python.
 
