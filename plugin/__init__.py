@@ -29,8 +29,11 @@ if not _identity.join_twin(__name__, _folder):
 
     from selfattn_tasks.precision import set_matmul_precision
 
-    from . import compat  # noqa: F401 - mends fairseq
-
+    _import_all("compat")  # mends fairseq
     set_matmul_precision()
     for _name in _REGISTERING:
         _import_all(_name)
+
+    from .compat.literals import evaluate_nothing
+
+    evaluate_nothing()

@@ -7,8 +7,3 @@ from typing import Any
 def flag(default: Any, text: str) -> Any:
     """A field whose flag has a default and a help text."""
     return field(default=default, metadata={"help": text})
-
-
-def option(name: str) -> str:
-    """The flag that gives an argument, as it is typed: ``--max_tokens`` is ``--max-tokens``."""
-    return "--" + name.replace("_", "-")

@@ -15,8 +15,7 @@ from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.config.base import is_constant
 from selfattn.errors import UserError, check_choice
 from selfattn.layers import ATTENTIONS
-
-from ._flags import option
+from selfattn_tasks.cli import option
 
 # Without a switch it is fairseq's attention with fairseq's flags in translation, and the core's
 # layer in tagging; with a switch, the core's layer in both.

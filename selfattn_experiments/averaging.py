@@ -18,6 +18,7 @@ from selfattn_tasks.checkpoints import (
     save_interval,
     updates,
 )
+from selfattn_tasks.cli import option
 
 _PATTERNS = {
     "epoch": re.compile(r"checkpoint(\d+)\.pt"),
@@ -164,8 +165,7 @@ def _differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
     for name in sorted(set(flags) | set(other_flags)):
         # A checkpoint from before a flag has none where later ones have 0.
         if (flags.get(name) or 0) != (other_flags.get(name) or 0):
-            flag = "--" + name.replace("_", "-")
-            yield f"{flag} was {other_flags.get(name)} against {flags.get(name)}"
+            yield f"{option(name)} was {other_flags.get(name)} against {flags.get(name)}"
     criterions = {criterion(other), criterion(state)}
     if len(criterions) == 2 and "bio_crf" in criterions:  # of whole sequences: it needs Viterbi
         yield f"--criterion was {criterion(other)} against {criterion(state)}"

@@ -1,7 +1,5 @@
 """Batches for trained models at work."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 

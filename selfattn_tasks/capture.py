@@ -1,7 +1,5 @@
 """What layers inside of a model get as their input, and what they make of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ A checkpoint is a dictionary that ``torch.save`` wrote: ``model`` (the weights),
 ``optimizer_history``, ``extra_state`` and ``last_optimizer_state``.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
 from selfattn.config import CONFIGS
@@ -30,43 +29,16 @@ Choice = TypeVar("Choice")
 # Flags that decide what the weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
 _MODEL_FLAGS = (
-    "encoder_",
-    "decoder_",
-    *(f"{name}_" for name in CONFIGS),
-    "share_",
-    "activation_fn",
-    "layernorm_",
-    "timing_signal",
-    "features",
-    "tune_features",
-    "characters",
-    "late_layers",
-    "word_embed_dim",
-    "context",
-    "embed_dim",
-    "hidden_size",
-    "head_hidden_size",
-    "highway",
-    "pool",
-    "no_scale_embedding",
-    "no_token_positional_embeddings",
-)
+    "encoder_", "decoder_", *(f"{name}_" for name in CONFIGS), "share_", "activation_fn",
+    "layernorm_", "timing_signal", "features", "tune_features", "characters", "late_layers",
+    "word_embed_dim", "context", "embed_dim", "hidden_size", "head_hidden_size", "highway", "pool",
+    "no_scale_embedding", "no_token_positional_embeddings",
+)  # fmt: skip
 _NO_MODEL_FLAGS = (
-    "_dropout",
-    "_path",
-    "_layerdrop",
-    "_to_keep",
-    "_preset",
-    "_projections",
-    "_init_gain",
-    "_bias_init",
-    "_backend",
-    "_test_selection",
-    "_test_seed",
-    "_dropout_in",
-    "_dropout_out",
+    "_dropout", "_path", "_layerdrop", "_to_keep", "_preset", "_projections", "_init_gain",
+    "_bias_init", "_backend", "_test_selection", "_test_seed", "_dropout_in", "_dropout_out",
     "_freeze_embed",
-)
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -284,10 +256,18 @@ class Distinct:
         self._seen[sums] = path
 
 
-def weights_below(state: Mapping[str, Any], prefix: str) -> dict[str, torch.Tensor]:
-    """The weights of the checkpoint ``state`` whose names begin with ``prefix``, without it."""
+def fill(model: nn.Module, state: Mapping[str, Any], prefix: str, path: object) -> None:
+    """Load the weights of the checkpoint ``path`` whose names begin with ``prefix``, without it.
+
+    Raises:
+        UserError: if they are not those of the model.
+    """
     weights = state["model"].items()
-    return {name.removeprefix(prefix): value for name, value in weights if name.startswith(prefix)}
+    own = {name.removeprefix(prefix): value for name, value in weights if name.startswith(prefix)}
+    try:
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not hold the weights that it describes: {error}") from None
 
 
 def flags(state: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """How every command ends: one sentence for a user's mistake, never a traceback."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import io
@@ -37,6 +35,11 @@ def disk_full_sentence(error: OSError) -> str:
     return (
         f"no space left{where} ({error.strerror}): free some disk space and run the command again"
     )
+
+
+def option(name: str) -> str:
+    """The flag that gives an argument, as it is typed: ``max_tokens`` is ``--max-tokens``."""
+    return "--" + name.replace("_", "-")
 
 
 def fairseq_command(name: str, *words: str) -> list[str]:

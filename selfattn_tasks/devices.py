@@ -1,7 +1,5 @@
 """Where trained models compute."""
 
-from __future__ import annotations
-
 import torch
 
 from selfattn.errors import UserError

@@ -1,7 +1,5 @@
 """The one place where files are written: whole or not at all, and over nothing but files."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import glob

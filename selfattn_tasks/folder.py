@@ -1,7 +1,5 @@
 """Folders that appear complete or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -6,8 +6,6 @@ shape (sentences, columns): counts in the smallest unsigned integers that hold t
 exact up to 2^53, or floats for a metric that has no counts. Sums are float64.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

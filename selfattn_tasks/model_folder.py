@@ -5,8 +5,6 @@
 these folders, without transformers. ``selfattn_tasks.hf`` writes them, and has the classes for it.
 """
 
-from __future__ import annotations
-
 import os
 from argparse import Namespace
 from collections.abc import Mapping

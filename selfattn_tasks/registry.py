@@ -1,7 +1,5 @@
 """All tasks, by the name that grid files and ``--task`` take."""
 
-from __future__ import annotations
-
 from .sentences.task import Sentences
 from .srl.task import SRL
 from .task import Task

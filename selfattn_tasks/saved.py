@@ -1,11 +1,9 @@
 """Files of checkpoints: how they are written, and which one of a run people want."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +19,8 @@ CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 RECORD = "run.json"
 # Models that come with this package, under the names of their folders.
 SHIPPED = Path(__file__).resolve().parent / "pretrained"
+# Of one model, or of several that are an ensemble.
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def find_model(path: Path) -> Path:
@@ -67,6 +67,24 @@ def find_checkpoint(path: Path) -> Path:
     return there[0]
 
 
+def read_each(paths: Paths) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Checkpoints, found as by :func:`find_checkpoint`, and what each holds.
+
+    Raises:
+        UserError: if there is none, one is missing or broken, or two hold the same weights.
+    """
+    from .checkpoints import Distinct, read  # torch takes seconds
+
+    paths = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not paths:
+        raise UserError("no checkpoint is given, but at least one is needed")
+    seen = Distinct()
+    for path in map(find_checkpoint, map(Path, paths)):
+        state = read(path)
+        seen.add(state["model"], path)
+        yield path, state
+
+
 def tested(folder: Path, record: Mapping[str, Any]) -> Path | None:
     """The checkpoint of a run's folder that was tested, by the record; None if it is silent."""
     test = record.get("test")
@@ -96,10 +114,7 @@ def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None
     Raises:
         UserError: the disk is full.
     """
-    with (
-        open(source, "rb") as old,
-        _writing(Path(target), os.path.getsize(source)) as new,
-    ):
+    with open(source, "rb") as old, _writing(Path(target), os.path.getsize(source)) as new:
         shutil.copyfileobj(old, new, 1 << 20)
 
 

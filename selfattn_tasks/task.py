@@ -1,7 +1,5 @@
 """What runs, comparisons and commands need to know about a task, in one place."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,11 +36,9 @@ class Folds(Protocol):
 
     def flags(self, fold: int) -> tuple[str, ...]:
         """Flags of fairseq-train that name the part held out, from 0 on."""
-        ...
 
     def write_part(self, fold: int, path: Path) -> None:
         """Write the part held out as a gold file, which the predictor reads as well."""
-        ...
 
     def join(self, outputs: Sequence[Path], path: Path) -> None:
         """Write the outputs of all parts as one, in the order of the corpus.
@@ -50,7 +46,6 @@ class Folds(Protocol):
         Raises:
             UserError: if one is not complete.
         """
-        ...
 
 
 class Task(ABC):

@@ -14,7 +14,7 @@ from selfattn.errors import UserError
 from selfattn.layers import base, blocks, mblosa, selection, source2token
 from selfattn_tasks import srl
 from selfattn_tasks.srl import chain, decode, decode_structure
-from selfattn_tasks.srl.tagger import confidence, network, predicates, predictor, sublayer
+from selfattn_tasks.srl.tagger import confidence, network, predicates, sublayer
 
 PARAMETERS = {"padding_mask", "key_padding_mask", "padding"}
 DTYPES = (torch.int64, torch.int8, torch.uint8, torch.float16, torch.float32, torch.float64)
@@ -39,12 +39,6 @@ strict = decode.bio_constraints(labels, "strict")
 
 def sample(mask):
     return layers.build_attention("resa", 8, 2).head_sampler(x, mask)
-
-
-def predictor_of(labels):
-    made = predictor.Predictor([])
-    made.labels = labels
-    return made
 
 
 # How to call each entry point with a mask; layers listed in ATTENTIONS need no line.
@@ -87,9 +81,6 @@ CALLS = (
         ),
         "srl.tagger.confidence.with_confidence": lambda m: confidence.with_confidence(
             [], scores, m, labels
-        ),
-        "srl.tagger.predictor.Predictor.decoded": lambda m: predictor_of(labels).decoded(
-            [srl.Proposition(0, "", ())] * 2, scores, m, "argmax"
         ),
         "srl.tagger.predicates.places": lambda m: predicates.places(scores[..., 0], m),
         "srl.tagger.sublayer.ContextSublayer.forward": lambda m: sublayer.ContextSublayer(

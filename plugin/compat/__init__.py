@@ -7,26 +7,3 @@ everything here is in time. Each module applies its fixes when it is imported.
 There are many modules because each fixes one kind of fault, is a row of docs/fairseq.md, and goes
 when fairseq no longer has that fault.
 """
-
-from . import (  # noqa: F401
-    batches,
-    checkpoint_errors,
-    commands,
-    files,
-    flags,
-    full_disk,
-    inputs,
-    literals,
-    loading,
-    overrides,
-    patience,
-    precision,
-    processes,
-    pruning,
-    runtime,
-    search,
-    vocabulary,
-    warm_start,
-)
-
-literals.evaluate_nothing()

@@ -15,8 +15,8 @@ from fairseq.trainer import Trainer
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
+from selfattn_tasks.cli import option
 
-from .._flags import option
 from ..args import BASELINE, store_switches
 from . import vocabulary, warm_start
 from ._patch import wrap

@@ -16,13 +16,13 @@ from fairseq.data.encoders import TOKENIZER_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from selfattn.errors import UserError
+from selfattn_tasks.cli import option
 from selfattn_tasks.files import check_output, check_output_folder
 from selfattn_tasks.sentences.folder import META, Folder
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.srl.prepare import LABELS
 from selfattn_tasks.words.embeddings import vector_width
 
-from .._flags import option
 from ._patch import check_flags, wrap
 from .literals import literal
 from .search import check_search

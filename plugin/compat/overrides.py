@@ -7,8 +7,8 @@ from typing import Any
 
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
+from selfattn_tasks.cli import option
 
-from .._flags import option
 from ..args import add_attention_args
 from ._patch import check_flags
 from .literals import literal

@@ -7,8 +7,8 @@ from typing import Any
 from fairseq import checkpoint_utils
 
 from selfattn.errors import UserError
+from selfattn_tasks.cli import option
 
-from .._flags import option
 from ._patch import check_flags, wrap
 
 

@@ -3,8 +3,8 @@
 from argparse import Namespace
 
 from selfattn.errors import UserError
+from selfattn_tasks.cli import option
 
-from .._flags import option
 from ._patch import check_flags
 
 # Tasks whose generator counts its steps.

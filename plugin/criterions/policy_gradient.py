@@ -176,11 +176,7 @@ class PolicyGradientCriterion(SummingCriterion):
         return tokens.detach().view(len(sample["target"]), -1).sum(1).float()
 
     def _policy(
-        self,
-        layers: list[ReSA],
-        costs: Tensor,
-        everything: Tensor | None,
-        sample: dict[str, Any],
+        self, layers: list[ReSA], costs: Tensor, everything: Tensor | None, sample: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Any]]:
         """The policy's loss, a sum over sentences, and sums to log.
 

@@ -95,28 +95,21 @@ class DeepAttModel(BaseFairseqModel):
             help="a Hugging Face encoder with its tokenizer, as `save_pretrained` writes it: "
             "its last hidden state at each word's first piece stands beside the word's vector",
         )
-        parser.add_argument(
-            "--tune-features",
-            action="store_true",
-            help="train the encoder of --features, too; checkpoints then hold it, else only its "
-            "folder's name",
-        )
+        switches = {
+            "--tune-features": "train the encoder of --features, too; checkpoints then hold it, "
+            "else only its folder's name",
+            "--no-scale-embedding": "do not multiply embeddings by the square root of the width "
+            "(the published models do, which makes the timing signal small in comparison)",
+            "--encoder-freeze-embed": "do not train the word vectors of --word-embeddings (the "
+            "published models do, but with little training data the vectors of all other words "
+            "then no longer match)",
+        }
+        for flag, text in switches.items():
+            parser.add_argument(flag, action="store_true", help=text)
         parser.add_argument(
             "--timing-signal",
             action=argparse.BooleanOptionalAction,
             help="add sinusoids of the position (default: with multihead only)",
-        )
-        parser.add_argument(
-            "--no-scale-embedding",
-            action="store_true",
-            help="do not multiply embeddings by the square root of the width (the published models "
-            "do, which makes the timing signal small in comparison)",
-        )
-        parser.add_argument(
-            "--encoder-freeze-embed",
-            action="store_true",
-            help="do not train the word vectors of --word-embeddings (the published models do, but "
-            "with little training data the vectors of all other words then no longer match)",
         )
         parser.add_argument(
             "--initialiser",

@@ -21,13 +21,7 @@ from selfattn_tasks.sentences.model.state import KEY, SentenceState, classes
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.words.embeddings import WordVectors
 
-from ..args import (
-    add_switches,
-    given_switches,
-    mechanisms,
-    set_defaults,
-    store_switches,
-)
+from ..args import add_switches, given_switches, mechanisms, set_defaults, store_switches
 from ..block_length import resolve_block_length
 from ..compat import warm_start
 

@@ -43,8 +43,7 @@ class SRLTaggingConfig(FairseqDataclass):
 
     data: str = flag(MISSING, "folder that `selfattn prepare srl` wrote")
     max_length: int = flag(
-        256,
-        "leave out longer training sentences; other sets keep all sentences",
+        256, "leave out longer training sentences; other sets keep all sentences"
     )
     eval_decoder: ChoiceEnum(DECODERS) = flag(  # type: ignore[valid-type]
         "argmax",
@@ -205,8 +204,7 @@ class SRLTaggingTask(FairseqTask):
         Raises:
             UserError: if the files are missing or do not belong together.
         """
-        folder = Path(self.cfg.data)
-        path = folder / f"{split}.txt"
+        path = Path(self.cfg.data, f"{split}.txt")
         if not path.is_file():
             raise UserError(
                 f"{path} does not exist: give a folder that `{self.prepared_by}` wrote with "
@@ -215,11 +213,13 @@ class SRLTaggingTask(FairseqTask):
         lines = read_lines_file(path)
         train, examples = is_training(split, kwargs), []
         scored = split != "train"  # a set of another name may be that of validation, too
+        columns = path.with_suffix(".conll")
+        sentences = _sentences(columns) if scored or self.target != "arguments" else []
         if self.target != "predicates":
-            gold = _gold(folder / f"{split}.conll", lines) if scored else [None] * len(lines)
+            gold = _gold(columns, sentences, lines) if scored else [None] * len(lines)
             examples += [self._example(*pair) for pair in zip(lines, gold, strict=True)]
         if self.target != "arguments":
-            for sentence in _sentences(folder / f"{split}.conll"):
+            for sentence in sentences:
                 line = Line(UNMARKED, sentence.words, tuple(predicate_tags(sentence)))
                 examples.append(self._example(line, sentence if scored else None))
         if train and any(IGNORED in example.target for example in examples):
@@ -333,9 +333,9 @@ def _sentences(path: Path) -> list[Sentence]:
     return read(path)
 
 
-def _gold(path: Path, lines: list[Line]) -> list[Sentence]:
-    """The gold sentence of each line, with its proposition alone."""
-    gold = [replace(s, propositions=(p,)) for s in _sentences(path) for p in s.propositions]
+def _gold(path: Path, sentences: list[Sentence], lines: list[Line]) -> list[Sentence]:
+    """The gold sentence of each line, with its proposition alone; ``path`` is for messages."""
+    gold = [replace(s, propositions=(p,)) for s in sentences for p in s.propositions]
     found = [(sentence.words, sentence.propositions[0].predicate) for sentence in gold]
     if found != [(line.words, line.predicate) for line in lines]:
         raise UserError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from selfattn.errors import UserError
+from selfattn_tasks.cli import option
 from selfattn_tasks.files import check_output
 from selfattn_tasks.model_folder import WEIGHTS
 
@@ -44,14 +45,14 @@ def check_least(args: argparse.Namespace, **least: int) -> None:
         value = getattr(args, name)
         if value is not None and not allowed <= value < math.inf:
             more = "or more, and finite" if value == math.inf else "or more"
-            raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} {more}")
+            raise UserError(f"{option(name)} is {value}, but must be {allowed} {more}")
 
 
 def first_given(args: argparse.Namespace, names: Iterable[str]) -> str | None:
     """The first of some flags that was given, 0 included, as it is typed."""
     for name in names:
         if (value := getattr(args, name)) is not None and value is not False:
-            return f"--{name.replace('_', '-')}"
+            return option(name)
     return None
 
 

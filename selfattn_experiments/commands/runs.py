@@ -46,6 +46,7 @@ import signal
 from pathlib import Path
 
 from selfattn.errors import UserError
+from selfattn_tasks.cli import option
 from selfattn_tasks.files import check_output_folder
 
 from ..process import again
@@ -88,7 +89,7 @@ def main(args: argparse.Namespace) -> int:
             word
             for name in ("device", "jobs", "runs_per_gpu", "retries")
             if (value := getattr(args, name)) is not None
-            for word in (f"--{name.replace('_', '-')}", str(value))
+            for word in (option(name), str(value))
         ]
         submit = write_scripts(args.slurm, grid, names, again("runs"), flags)
         print(f"{len(names)} runs; start them with {os.path.relpath(submit)}")

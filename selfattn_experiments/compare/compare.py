@@ -194,17 +194,10 @@ def _summarise(report: Report, name: str) -> None:
     for metric in report.settings.metrics:
         for system in report.systems:
             scores = report.scores(name, system, metric)
-            report.summaries.append(
-                Summary(
-                    name,
-                    system,
-                    metric,
-                    len(scores),
-                    float(np.mean(scores)),
-                    run_level.sample_sd(scores) if len(scores) > 1 else None,
-                    run_level.mean_interval(scores),
-                )
-            )
+            mean, interval = float(np.mean(scores)), run_level.mean_interval(scores)
+            sd = run_level.sample_sd(scores) if len(scores) > 1 else None
+            found = Summary(name, system, metric, len(scores), mean, sd, interval)
+            report.summaries.append(found)
 
 
 def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Comparison]:
@@ -222,7 +215,7 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
         for system in report.systems
     }
     sides = {system: [scored.runs[i] for i in found] for system, found in places.items()}
-    baseline = sides[report.baseline]
+    baseline, base = sides[report.baseline], places[report.baseline]
     x = [run.scores[metric.name] for run in baseline]
     drafts = []
     for system, runs in sides.items():
@@ -231,12 +224,12 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
         y = [run.scores[metric.name] for run in runs]
         pair, pairs = run_level.paired(_by_seed(baseline, metric), _by_seed(runs, metric))
         # Each system's numbers are those that it would have alone.
-        sentence = sentence_tests(
-            resampled, places[report.baseline], places[system], metric.scores, deepcopy(rng)
-        )
+        own = places[system]
+        sentence = sentence_tests(resampled, base, own, metric.scores, deepcopy(rng))
         if right is not None and len(x) == len(y) == 1:
-            p = mcnemar(right[places[report.baseline]][0], right[places[system]][0])
+            p = mcnemar(right[base][0], right[own][0])
             sentence = replace(sentence, mcnemar_p=p)
+        both_rng = np.random.default_rng([*key, 1])
         drafts.append(
             Comparison(
                 test_set=name,
@@ -252,13 +245,7 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
                 pairs=pairs,
                 permutation=run_level.permutation(x, y, settings.seed),
                 order=run_level.stochastic_order(x, y, seed=settings.seed),
-                both_levels=both_levels(
-                    resampled,
-                    places[report.baseline],
-                    places[system],
-                    np.random.default_rng([*key, 1]),
-                    settings.relevant,
-                ),
+                both_levels=both_levels(resampled, base, own, both_rng, settings.relevant),
                 effect=run_level.hedges(x, y),
                 sentence=sentence,
                 same_files=sorted(r.sha256 for r in baseline) == sorted(r.sha256 for r in runs),

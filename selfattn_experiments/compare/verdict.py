@@ -4,16 +4,7 @@ import math
 from collections.abc import Sequence
 
 from .planning import MOST_SEEDS
-from .rendering.cells import (
-    asked,
-    asked_share,
-    equals,
-    points,
-    probability,
-    score,
-    signed,
-    span,
-)
+from .rendering.cells import asked, asked_share, equals, points, probability, score, signed, span
 from .results import Comparison, Report, Settings
 
 BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"

@@ -33,10 +33,7 @@ def title_section(title: str, legend: str) -> Section:
 
 
 def pairs_section(
-    sheet: Sheet,
-    weights: np.ndarray,
-    heads: Sequence[int],
-    masks: Sequence[str],
+    sheet: Sheet, weights: np.ndarray, heads: Sequence[int], masks: Sequence[str]
 ) -> list[Section]:
     """Heatmaps of token2token weights, a section for each direction.
 

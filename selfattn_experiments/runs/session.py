@@ -87,12 +87,7 @@ def work(grid: Grid, options: Options) -> int:
             room = f"this machine has room for {len(slots)} at a time"
             screen.say(f"--jobs is {options.jobs}, but {room}")
         scheduler = Scheduler(
-            jobs,
-            slots,
-            retries=options.retries,
-            say=screen.say,
-            show=screen.show,
-            keep_open=held,
+            jobs, slots, retries=options.retries, say=screen.say, show=screen.show, keep_open=held
         )
         try:
             scheduler.run()

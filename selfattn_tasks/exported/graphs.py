@@ -1,7 +1,5 @@
 """A network as a file of ONNX or of torch.export."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """Which networks a checkpoint becomes, and what a program must know to feed them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The model card of an exported model, written from the run's record."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -162,12 +160,7 @@ def _is_another(checkpoint: Path, tested: Path) -> bool:
 
 
 def write_card(
-    folder: Path,
-    name: str,
-    about: About,
-    record: Record,
-    license: str | None,
-    data: str | None,
+    folder: Path, name: str, about: About, record: Record, license: str | None, data: str | None
 ) -> None:
     """Write ``README.md``: what the model is, how it was trained, what it scores.
 

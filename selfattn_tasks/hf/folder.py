@@ -1,7 +1,5 @@
 """Write taggers and models of sentences as folders that ``selfattn_tasks.model_folder`` reads."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

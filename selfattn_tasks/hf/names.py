@@ -11,6 +11,8 @@ from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnConfig
 
+from ..cli import option
+
 # fairseq's names of weights and ours, each a part of the whole name.
 _NAMES = (
     (".embed_tokens.", ".embeddings.tokens."),
@@ -46,20 +48,10 @@ _FIELDS = {
 }
 # What fairseq's Transformer can be and these models cannot.
 _REFUSED = (
-    "adaptive_input",
-    "adaptive_softmax_cutoff",
-    "base_layers",
-    "character_embeddings",
-    "cross_self_attention",
-    "merge_src_tgt_embed",
-    "no_cross_attention",
-    "no_decoder_final_norm",
-    "relu_dropout",
-    "scale_attn",
-    "scale_fc",
-    "scale_heads",
-    "scale_resids",
-)
+    "adaptive_input", "adaptive_softmax_cutoff", "base_layers", "character_embeddings",
+    "cross_self_attention", "merge_src_tgt_embed", "no_cross_attention", "no_decoder_final_norm",
+    "relu_dropout", "scale_attn", "scale_fc", "scale_heads", "scale_resids",
+)  # fmt: skip
 # Flags that must have one value, the last two where positions are learned.
 _EQUAL = (
     ("encoder_embed_dim", "decoder_embed_dim"),
@@ -85,16 +77,14 @@ def config_of(
         raise UserError(f"{path} is not a Transformer of fairseq's translation task")
     for name in _REFUSED:
         if flags.get(name):
-            raise UserError(
-                f"{path} was trained with --{name.replace('_', '-')}, which is not exported"
-            )
+            raise UserError(f"{path} was trained with {option(name)}, which is not exported")
     learned = bool(flags.get("encoder_learned_pos"))
     for first, second in (*_EQUAL, *([_LENGTHS] if learned else [])):
         one, other = flags.get(first), flags.get(second, flags.get(first))
         if one != other:
             raise UserError(
-                f"{path} has --{first.replace('_', '-')} {one}, but --{second.replace('_', '-')} "
-                f"{other}; only models where they are equal are exported"
+                f"{path} has {option(first)} {one}, but {option(second)} {other}; only models "
+                "where they are equal are exported"
             )
     positions = "learned" if learned else "sinusoidal"
     share = "output" if flags.get("share_decoder_input_output_embed") else "none"

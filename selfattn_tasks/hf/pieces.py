@@ -1,7 +1,5 @@
 """A fast tokenizer that gives the numbers of fairseq's dictionary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

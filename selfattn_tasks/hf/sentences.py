@@ -1,7 +1,5 @@
 """The models of sentences as models of transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """The tagger of semantic roles as a model of transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

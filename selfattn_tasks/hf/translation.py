@@ -1,7 +1,5 @@
 """Translation models: fairseq's checkpoints and Hugging Face folders."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

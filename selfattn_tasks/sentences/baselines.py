@@ -1,7 +1,5 @@
 """What needs no training, and every table should show: a class, a mean, words in common."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """What a reader of results should know of the parts of a corpus."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

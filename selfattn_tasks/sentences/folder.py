@@ -1,7 +1,5 @@
 """The folder that ``prepare sentences`` writes and training reads."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -99,11 +97,7 @@ class Folder:
         if split not in ("train", "valid", "test"):
             raise UserError(f"{self.path} has no part {split!r}; each fold has: train, valid, test")
         return folds.positions(
-            self.fold_numbers,
-            self.fold_count,
-            split,
-            fold,
-            select_on_test=self.selection == "test",
+            self.fold_numbers, self.fold_count, split, fold, select_on_test=self.selection == "test"
         )
 
     def examples(self, split: str, fold: int | None = None) -> list[Example]:

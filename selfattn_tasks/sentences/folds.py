@@ -1,7 +1,5 @@
 """Which example is in which part: folds of cross-validation, and a share that is held out."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Hashable, Sequence
 

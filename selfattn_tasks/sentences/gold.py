@@ -1,7 +1,5 @@
 """What is right for the examples of a file, whatever its format and its task."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

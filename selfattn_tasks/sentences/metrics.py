@@ -1,7 +1,5 @@
 """Accuracy, Pearson's and Spearman's correlation and mean squared error, from summed statistics."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

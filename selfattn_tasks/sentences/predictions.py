@@ -1,7 +1,5 @@
 """The file of predictions: a header, then one row per example, in the order of the input."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """From the files of a corpus to the folder that training reads."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections import Counter

@@ -1,7 +1,5 @@
 """One example of a sentence task, in memory and as a line of a prepared folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from enum import Enum

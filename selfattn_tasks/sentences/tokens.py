@@ -1,7 +1,5 @@
 """From a text to its words, alike whether the text was tokenised before or not."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The labels of a sentence form a chain: each word's log-probabilities, and neighb
 allowed or forbidden. ``decode.viterbi`` finds the best sequence; here are sums over all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

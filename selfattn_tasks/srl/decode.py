@@ -1,7 +1,5 @@
 """From label scores to BIO tags: argmax, its published repair, Viterbi under BIO constraints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ The first valid path to leave the queue is the best one. Each round runs one Vit
 nodes of all sentences together.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import Counter

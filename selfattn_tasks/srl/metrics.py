@@ -1,7 +1,5 @@
 """F1 and perfect propositions from summed counts, as the official script's; and seqeval's F1."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Turn SRL files into the folder that training loads."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections import Counter

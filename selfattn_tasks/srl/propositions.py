@@ -1,7 +1,5 @@
 """Sentences, their predicates, and the labelled spans of the arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

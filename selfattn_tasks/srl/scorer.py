@@ -5,8 +5,6 @@
 arguments of a gold predicate that was not predicted, or only with another lemma, are missed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Scores as the official CoNLL-2005 script prints them."""
 
-from __future__ import annotations
-
 from .propositions import VERB
 from .scorer import NONE, Counts, Result
 

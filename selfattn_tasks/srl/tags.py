@@ -1,7 +1,5 @@
 """Turn a tagger's BIO tags for one predicate into a proposition."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .formats.bio import from_bio

@@ -1,7 +1,5 @@
 """Semantic role labelling, as ``selfattn_tasks.registry`` lists it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """fairseq-preprocess as a subprocess, so that this package never imports fairseq."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

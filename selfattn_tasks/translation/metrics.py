@@ -4,8 +4,6 @@ sacreBLEU counts each sentence; the formulas below work on whole arrays of sums 
 sacreBLEU's to the last digit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

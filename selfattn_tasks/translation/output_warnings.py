@@ -1,7 +1,5 @@
 """Warnings about translations that look as if their scores were spoiled; it may be intended."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Translations as fairseq-generate prints them, in the order of their references."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Where the parts of a trained translation model lie."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Everything between text files and a fairseq data-bin."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

@@ -1,7 +1,5 @@
 """Split a corpus into train, valid and test without leaking sentences between them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

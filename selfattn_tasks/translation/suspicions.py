@@ -1,7 +1,5 @@
 """Warnings about parallel text that looks wrong but can still be used."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

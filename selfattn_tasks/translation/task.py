@@ -1,7 +1,5 @@
 """Translation, as ``selfattn_tasks.registry`` lists it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Words as characters: a vector of a word that training never saw, too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

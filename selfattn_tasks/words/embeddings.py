@@ -1,7 +1,5 @@
 """Word vectors: read from a text file in GloVe's format, and learnt, fixed or 0 in a model."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import zlib

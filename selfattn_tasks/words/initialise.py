@@ -1,7 +1,5 @@
 """The published initialisers of a tagger's weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

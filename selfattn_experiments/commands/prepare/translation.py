@@ -70,12 +70,7 @@ def main(args: argparse.Namespace) -> None:
     elif args.train or args.valid or args.test:
         raise UserError("--pair cannot be combined with --train, --valid or --test")
     summary = prepare(
-        files,
-        args.dest,
-        options,
-        held_out=args.held_out,
-        seed=args.seed,
-        overwrite=args.overwrite,
+        files, args.dest, options, held_out=args.held_out, seed=args.seed, overwrite=args.overwrite
     )
     report(summary)
     print(f"wrote {args.dest}/data-bin (all counts in {args.dest}/{SUMMARY})")

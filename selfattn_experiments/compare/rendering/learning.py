@@ -124,9 +124,7 @@ def _labelled(figure: Any, panels: Sequence[tuple[str, Any]]) -> Any:
     return figure
 
 
-def over_seeds(
-    runs: Sequence[Sequence[tuple[int, float]]],
-) -> tuple[list[int], np.ndarray]:
+def over_seeds(runs: Sequence[Sequence[tuple[int, float]]]) -> tuple[list[int], np.ndarray]:
     """The updates at which every run has a value, and the values, shape (runs, updates)."""
     found = [dict(points) for points in runs if points]
     if not found:

@@ -3,8 +3,6 @@
 Under which names they hold sentences and what is right for them.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator

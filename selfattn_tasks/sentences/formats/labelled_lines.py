@@ -1,7 +1,5 @@
 """A label and a text on each line: TREC's questions, and the files of CR, MPQA, MR and SUBJ."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Read the files of sentence tasks; what a file is, its first line says."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A file that is being read: its lines, what is wrong with one, and what was left out."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator

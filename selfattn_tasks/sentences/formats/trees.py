@@ -1,7 +1,5 @@
 """The bracketed trees of the Stanford Sentiment Treebank, one per line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

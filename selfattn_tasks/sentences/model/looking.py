@@ -1,7 +1,5 @@
 """The encoder of a trained model of sentences on one sentence, layer by layer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Words of one or several sentences to a class, a score, or a choice among them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,13 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from selfattn.errors import UserError, check_choice, check_integer, check_rate
-from selfattn.models import (
-    ClassHead,
-    PairHead,
-    RelatednessHead,
-    SelectionHead,
-    SentenceEncoder,
-)
+from selfattn.models import ClassHead, PairHead, RelatednessHead, SelectionHead, SentenceEncoder
 from selfattn.models.attention import AttentionContext
 
 from ...words.embeddings import WordTable

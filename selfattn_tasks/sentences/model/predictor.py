@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from selfattn.models.relatedness_head import expected_score
 from ... import checkpoints
 from ...batches import batches
 from ...devices import find_device
-from ...saved import find_checkpoint
+from ...saved import Paths, read_each
 from ..predictions import Prediction
 from ..record import Example, Kind
 from .network import SentenceModel, pad
@@ -24,7 +24,7 @@ from .state import PREFIX, SentenceState
 
 # Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.
 BATCH_WORDS = {"cpu": 2048}
-Progress = Callable[[int], None] | None
+Progress = Callable[[int], object]
 
 
 class Predictor:
@@ -58,25 +58,18 @@ class Predictor:
             )
 
     @classmethod
-    def load(
-        cls,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        device: torch.device | str = "cpu",
-    ) -> Predictor:
+    def load(cls, paths: Paths, device: torch.device | str = "cpu") -> Predictor:
         """Read checkpoints of ``--task sentences``, or folders with them; nothing else is needed.
 
         Raises:
             UserError: if there is none, a file is missing, broken, or no model of sentences, two
                 hold the same weights, or as for the class.
         """
-        if isinstance(paths, str | os.PathLike):
-            paths = [paths]
-        if not paths:
-            raise UserError("no checkpoint is given, but one is needed at least")
-        seen = checkpoints.Distinct()
-        return cls([_load(path, seen) for path in paths], device)
+        return cls([_load(*found) for found in read_each(paths)], device)
 
-    def predict(self, examples: Sequence[Example], progress: Progress = None) -> list[Prediction]:
+    def predict(
+        self, examples: Sequence[Example], progress: Progress = lambda done: None
+    ) -> list[Prediction]:
         """What each example's target is, with probabilities; the targets do not matter.
 
         Args:
@@ -95,7 +88,9 @@ class Predictor:
                 found[number] = self._prediction(own)
         return [found[number] for number in range(len(examples))]
 
-    def embed(self, examples: Sequence[Example], progress: Progress = None) -> np.ndarray:
+    def embed(
+        self, examples: Sequence[Example], progress: Progress = lambda done: None
+    ) -> np.ndarray:
         """The vectors of the examples' sentences, by the first model.
 
         Args:
@@ -135,8 +130,7 @@ class Predictor:
         for numbers in batches(sizes, BATCH_WORDS.get(self.device.type, 8192)):
             yield numbers, compute([examples[number] for number in numbers])
             done += len(numbers)
-            if progress is not None:
-                progress(done)
+            progress(done)
 
     def _check(self, examples: Sequence[Example]) -> None:
         kind = self.state.kind
@@ -172,16 +166,9 @@ class Predictor:
         return Prediction(guess, tuple(probabilities.tolist()))
 
 
-def _load(
-    path: str | os.PathLike[str], seen: checkpoints.Distinct
-) -> tuple[SentenceModel, SentenceState]:
-    stored = checkpoints.read(find_checkpoint(Path(path)))
-    seen.add(stored["model"], path)
+def _load(path: Path, stored: dict[str, Any]) -> tuple[SentenceModel, SentenceState]:
     state = SentenceState.load(stored.get("task_state") or {}, path)
     assert state.config is not None
-    try:
-        model = SentenceModel(state.config)
-        model.load_state_dict(checkpoints.weights_below(stored, PREFIX))
-    except RuntimeError as error:
-        raise UserError(f"{path} does not hold the weights that it describes: {error}") from None
+    model = SentenceModel(state.config)
+    checkpoints.fill(model, stored, PREFIX, path)
     return model, state

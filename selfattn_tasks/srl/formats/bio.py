@@ -1,7 +1,5 @@
 """Spans as BIO tags and BIO tags as spans."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from selfattn.errors import UserError

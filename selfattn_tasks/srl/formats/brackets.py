@@ -1,7 +1,5 @@
 """Bracket columns of CoNLL-2005: ``(A0*``, ``*``, ``*)``, ``(V*)``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -7,15 +7,13 @@ words file. Columns are separated by spaces or tabs. If the first one numbers th
 sentence, the words are in the second.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from selfattn.errors import UserError, check_integer
+from selfattn.errors import UserError, check_choice, check_integer
 
 from ...files import write_text
 from ..propositions import Proposition, Sentence
@@ -54,8 +52,7 @@ def read(
     """
     if word_column is not None:
         check_integer("--word-column", word_column)
-    if form not in FORMATS:
-        raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
+    check_choice("format", form, FORMATS)
     path = Path(path)
     implied = "conll05" if props is not None else "conll12" if path.is_dir() else form
     if form not in ("auto", implied):

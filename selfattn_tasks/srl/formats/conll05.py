@@ -5,8 +5,6 @@ the words of the test sets; the words of the training and development sections c
 Treebank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The CoNLL-2005 archives: their layout, their files, and how they spell words."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ speaker, entities, then one bracket column per predicate, and coreference. Each 
 by lines that start with ``#begin document`` and ``#end document``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """CoNLL-U, the format of Universal Dependencies: words, parts of speech and dependencies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path

@@ -4,8 +4,6 @@ The index is the position of the predicate, counted from 0, and there is one BIO
 ``1 Cats sleep . ||| B-A0 B-V O``.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

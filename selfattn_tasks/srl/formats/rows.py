@@ -1,7 +1,5 @@
 """Files of rows, with empty lines between sentences and spaces or tabs between columns."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The words of Penn Treebank files (``.mrg``), without traces."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

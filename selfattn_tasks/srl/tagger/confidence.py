@@ -5,8 +5,6 @@ or 0 for each pair of neighbours that the decoder's constraints allow or forbid,
 over all sequences. A forward and a backward pass (``srl.chain``) give its marginals exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Predicted roles as a web page: brackets above the words of each sentence."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from html import escape

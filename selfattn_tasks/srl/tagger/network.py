@@ -1,7 +1,5 @@
 """The tagger of Tan et al. (2018) with any self-attention: words and a predicate to labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -239,11 +237,7 @@ class Tagger(nn.Module):
         self.register_buffer("frozen", torch.zeros(config.frozen_words, config.word_dim))
 
     def forward(
-        self,
-        words: Tensor,
-        indicator: Tensor,
-        padding_mask: Tensor | None = None,
-        **more: Tensor,
+        self, words: Tensor, indicator: Tensor, padding_mask: Tensor | None = None, **more: Tensor
     ) -> Tensor:
         """Scores before the softmax.
 

@@ -1,7 +1,5 @@
 """Predicted roles in every form that people and programs read, one sentence after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ The tagger's network reads such a sentence as any other and gives ``B-V`` to its
 one pass finds them all. A checkpoint says what it was trained for: see ``TARGETS``.
 """
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Iterable
 

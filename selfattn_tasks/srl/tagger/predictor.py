@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from selfattn.errors import UserError
 from ... import checkpoints
 from ...batches import batches
 from ...devices import find_device
-from ...saved import find_checkpoint
+from ...saved import Paths, read_each
 from ..decode import decode_propositions
 from ..propositions import Proposition, Sentence, unlabelled
 from ..tags import WORD_BY_WORD
@@ -95,10 +95,7 @@ class Predictor:
 
     @classmethod
     def load(
-        cls,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        device: torch.device | str = "cpu",
-        bf16: bool = False,
+        cls, paths: Paths, device: torch.device | str = "cpu", bf16: bool = False
     ) -> Predictor:
         """Load one or more checkpoints of ``--task srl_tagging``, which hold all that is needed.
 
@@ -113,12 +110,7 @@ class Predictor:
             UserError: if there is none, a file is missing, broken or not a tagger, two hold the
                 same weights, or as for the class.
         """
-        if isinstance(paths, str | os.PathLike):
-            paths = [paths]
-        if not paths:
-            raise UserError("no checkpoint is given, but at least one is needed")
-        seen = checkpoints.Distinct()
-        loaded = [_load(path, seen) for path in paths]
+        loaded = [_load(*found) for found in read_each(paths)]
         labellers = [(member, state) for state, member, _ in loaded if state.target != "predicates"]
         finders = [member for state, member, _ in loaded if state.target != "arguments"]
         predictor = cls([member for member, _ in labellers], device, finders, bf16)
@@ -193,7 +185,7 @@ class Predictor:
         self,
         sentences: Sequence[Sentence],
         decoder: str = "argmax",
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], object] = lambda done: None,
         *,
         find: Collection[int] = (),
         confidence: bool = False,
@@ -232,8 +224,7 @@ class Predictor:
                 for (row, k), proposition in zip(chosen, labelled, strict=True):
                     found[batch[row]][k] = proposition
             done += len(batch)
-            if progress is not None:
-                progress(done)
+            progress(done)
         return [
             replace(s, propositions=tuple(new)) for s, new in zip(sentences, found, strict=True)
         ]
@@ -248,41 +239,20 @@ class Predictor:
         """Propositions of numbered sentences with the spans predicted for their predicates."""
         rows, asked = [row for row, _ in given], [p for _, p in given]
         log_probs, padding = self._log_probs(reading, rows, [p.predicate for p in asked])
-        labelled = self.decoded(asked, log_probs, padding, decoder)
+        labelled = decode_propositions(asked, log_probs, padding, self.labels, decoder)
         if not confidence:
             return labelled
         return with_confidence(labelled, log_probs, padding, self.labels, decoder, self.temperature)
 
-    def decoded(
-        self, asked: Sequence[Proposition], log_probs: Tensor, padding_mask: Tensor, decoder: str
-    ) -> list[Proposition]:
-        """Propositions with the spans that a decoder finds for their predicates.
 
-        Args:
-            asked: of which only the predicates and their lemmas are used.
-            log_probs: of these predicates' labels, as :meth:`log_probs` returns them.
-            padding_mask: the same.
-            decoder: as for :meth:`predict`.
-        """
-        return decode_propositions(asked, log_probs, padding_mask, self.labels, decoder)
-
-
-def _load(
-    path: str | os.PathLike[str], seen: checkpoints.Distinct
-) -> tuple[TaggerState, Member, bool]:
+def _load(path: Path, state: dict[str, Any]) -> tuple[TaggerState, Member, bool]:
     """What a checkpoint says of itself, its network and vocabulary, whether it needs Viterbi."""
-    found = find_checkpoint(Path(path))
-    state = checkpoints.read(found)
-    seen.add(state["model"], path)
     loaded = TaggerState.load(state.get("task_state") or {}, path)
     config = loaded.config
     assert config is not None
     if config.features:
-        config = replace(config, features=config.features.near(found.parent))
+        config = replace(config, features=config.features.near(path.parent))
     tagger = Tagger(config)
-    try:
-        tagger.load_state_dict(checkpoints.weights_below(state, PREFIX))
-    except RuntimeError as error:
-        raise UserError(f"the weights in {path} do not fit its configuration: {error}") from None
+    checkpoints.fill(tagger, state, PREFIX, path)
     needs_viterbi = checkpoints.criterion(state) == "bio_crf"
     return loaded, (tagger, loaded.vocabulary), needs_viterbi

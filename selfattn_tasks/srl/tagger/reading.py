@@ -1,7 +1,5 @@
 """A batch of sentences before taggers: what does not depend on a predicate is computed once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 

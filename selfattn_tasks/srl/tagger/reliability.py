@@ -1,7 +1,5 @@
 """Whether confidences are what they say: of all spans with 0.8, do 8 of 10 stand in gold?"""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,6 +8,7 @@ from dataclasses import dataclass
 from selfattn.errors import UserError, check_integer
 
 from ...batches import batches
+from ..decode import decode_propositions
 from ..propositions import VERB, Proposition, Sentence, Span
 from .confidence import with_confidence
 from .predictor import Predictor, Query
@@ -133,7 +132,7 @@ def fit_temperature(
     predictor: Predictor,
     gold: Sequence[Sentence],
     decoder: str = "structured",
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] = lambda done: None,
 ) -> float:
     """The one of ``TEMPERATURES`` with which the confidences of spans have the least log loss.
 
@@ -153,7 +152,7 @@ def fit_temperature(
         wanted = [asked[i][1] for i in batch]
         queries = [Query(asked[i][0], asked[i][1].predicate) for i in batch]
         log_probs, padding = predictor.log_probs(queries)
-        labelled = predictor.decoded(wanted, log_probs, padding, decoder)
+        labelled = decode_propositions(wanted, log_probs, padding, predictor.labels, decoder)
         for temperature, judgements in zip(TEMPERATURES, answers, strict=True):
             found = with_confidence(
                 labelled, log_probs, padding, predictor.labels, decoder, temperature
@@ -161,8 +160,7 @@ def fit_temperature(
             for ours, theirs in zip(wanted, found, strict=True):
                 judgements += _judged_spans(ours.spans, theirs)
         done += len(batch)
-        if progress is not None:
-            progress(done)
+        progress(done)
     losses = [_log_loss(judgements) for judgements in answers]
     return TEMPERATURES[losses.index(min(losses))]
 

@@ -1,7 +1,5 @@
 """What to tag: the predicates of a file, or prose."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path

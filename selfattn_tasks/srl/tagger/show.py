@@ -1,7 +1,5 @@
 """Predicted roles as text for people to read, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Iterator, Sequence

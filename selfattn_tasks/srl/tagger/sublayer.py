@@ -1,7 +1,5 @@
 """What mixes the words in a layer of the tagger: self-attention, or one of table 4's baselines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Labelled texts: sentences, propositions and spans with their characters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

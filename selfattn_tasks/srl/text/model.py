@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, overload
 from selfattn.errors import UserError
 
 from ...progress import Progress
+from ...saved import Paths
 from ..propositions import Sentence, unlabelled
 from .documents import Document, Text, TextSentence, names_in, positions_of
 from .segmentation import Range, Segmenter, at_spaces, treebank_forms
@@ -68,7 +68,7 @@ class SRL:
     @classmethod
     def from_pretrained(
         cls,
-        where: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        where: Paths,
         *,
         device: torch.device | str = "cpu",
         decoder: str = "structured",
@@ -187,10 +187,7 @@ class SRL:
         return tuple(sentence[a:b] for part in self._segmenter(sentence, True) for a, b in part)
 
     def _windows(
-        self,
-        texts: Iterable[str | Text],
-        tokenized: bool,
-        whole: bool,
+        self, texts: Iterable[str | Text], tokenized: bool, whole: bool
     ) -> Iterator[list[_Split]]:
         """Texts with their sentences, as many at a time as one window holds."""
         group: list[_Split] = []

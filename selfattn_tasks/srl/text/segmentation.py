@@ -1,7 +1,5 @@
 """From a text to sentences and words, as the Penn Treebank has them, with their characters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Iterator, Sequence
 from itertools import zip_longest
