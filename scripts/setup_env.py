@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -170,7 +171,7 @@ def clean_environment() -> "dict[str, str]":
 
 @contextmanager
 def spawned(command: "list[str]", log: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """Start a command with its output in `log`; when the block ends, so does the command."""
+    """Start a command with its output in `log`; the block ends it, and all that it started."""
     with log.open("wb") as sink:
         child = subprocess.Popen(
             command,
@@ -178,12 +179,14 @@ def spawned(command: "list[str]", log: Path) -> "Iterator[subprocess.Popen[bytes
             stdout=sink,
             stderr=subprocess.STDOUT,
             env=clean_environment(),
+            start_new_session=True,  # a group of its own: pip's compilers must end with pip
         )
     try:
         yield child
     finally:
-        child.kill()
-        child.wait()
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
 
 
 def watch(child: "subprocess.Popen[bytes]", label: str) -> int:
