@@ -14,7 +14,9 @@ import argparse
 import base64
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -229,23 +231,35 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--share", action="store_true", help="also a public address, by Gradio's servers")
 
 
+@contextmanager
+def usable(args: argparse.Namespace) -> Iterator[None]:
+    """What the system says against the address, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        port = "" if args.port is None else f" --port {args.port}"
+        reason = error.strerror or error
+        raise UserError(f"--host {args.host}{port} cannot be used: {reason}") from None
+
+
 def main(args: argparse.Namespace) -> None:
     """Serve the page until Ctrl-C."""
     from selfattn_tasks.saved import find_checkpoint
 
     if args.port is not None:
         check_integer("--port", args.port, most=65535)
+    with (
+        usable(args),
+        socket.socket(socket.AF_INET6 if ":" in args.host else socket.AF_INET) as probe,
+    ):
+        # Gradio would try a hundred ports, and after the model is loaded.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((args.host, args.port or 0))
     page = build(find_checkpoint(args.model))
-    try:
+    with usable(args):
         _, *addresses = page.launch(
             server_name=args.host, server_port=args.port, share=args.share, quiet=True,
             prevent_thread_lock=True, run_history=False, footer_links=["api"],
         )  # fmt: skip
-    except OSError as error:
-        port = "" if args.port is None else f" --port {args.port}"
-        reason = str(error)
-        if "GRADIO_SERVER_PORT" in reason:  # whatever was wrong with either
-            reason = "the port is taken, or the host is not this machine; give another --port"
-        raise UserError(f"--host {args.host}{port} cannot be used: {reason}") from None
     print(*filter(None, addresses), flush=True)
     page.block_thread()
