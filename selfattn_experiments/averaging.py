@@ -1,5 +1,6 @@
 """Average the weights of several checkpoints of one run."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from selfattn.errors import UserError
 from selfattn_tasks.checkpoints import (
     Distinct,
     criterion,
+    flags,
     is_weight,
     model_flags,
     read,
@@ -19,6 +21,8 @@ from selfattn_tasks.checkpoints import (
     updates,
 )
 from selfattn_tasks.cli import option
+
+logger = logging.getLogger(__name__)
 
 _PATTERNS = {
     "epoch": re.compile(r"checkpoint(\d+)\.pt"),
@@ -119,6 +123,12 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
         state = read(path)
         for difference in _differences(last, state):  # the first one says enough
             raise UserError(f"{path} cannot be averaged with {paths[-1]}: {difference}")
+        if flags(state).get("seed") != flags(last).get("seed"):
+            logger.warning(
+                "%s and %s are of runs with different seeds: unless both were fine-tuned from one "
+                "model, their average is worse than either; predict with both as an ensemble",
+                path, paths[-1],
+            )  # fmt: skip
         seen.add(state["model"], path)
         for name, total in sums.items():
             total += state["model"][name]
@@ -161,11 +171,11 @@ def _differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
             yield f"{name} has shape {other_shape} against {shape}"
         if tensor.dtype != other_weights[name].dtype:
             yield f"{name} has type {other_weights[name].dtype} against {tensor.dtype}"
-    flags, other_flags = model_flags(state), model_flags(other)
-    for name in sorted(set(flags) | set(other_flags)):
+    own, others = model_flags(state), model_flags(other)
+    for name in sorted(set(own) | set(others)):
         # A checkpoint from before a flag has none where later ones have 0.
-        if (flags.get(name) or 0) != (other_flags.get(name) or 0):
-            yield f"{option(name)} was {other_flags.get(name)} against {flags.get(name)}"
+        if (own.get(name) or 0) != (others.get(name) or 0):
+            yield f"{option(name)} was {others.get(name)} against {own.get(name)}"
     criterions = {criterion(other), criterion(state)}
     if len(criterions) == 2 and "bio_crf" in criterions:  # of whole sequences: it needs Viterbi
         yield f"--criterion was {criterion(other)} against {criterion(state)}"

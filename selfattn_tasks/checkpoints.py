@@ -7,6 +7,7 @@ A checkpoint is a dictionary that ``torch.save`` wrote: ``model`` (the weights),
 
 import argparse
 import contextlib
+import errno
 import os
 import re
 import zipfile
@@ -89,7 +90,9 @@ def explain_reading(path: str | os.PathLike[str], sums: bool = True) -> Iterator
     except FileNotFoundError as error:
         raise UserError(f"the checkpoint {path} does not exist") from error
     except OSError as error:
-        raise UserError(f"cannot read the checkpoint {path}: {error.strerror or error}") from error
+        short = error.errno == errno.EINVAL and Path(path).is_file()  # of mmap
+        reason = _damaged(Path(path)) if short else error.strerror or error
+        raise UserError(f"cannot read the checkpoint {path}: {reason}") from error
     except Exception as error:  # a malformed pickle raises whatever its opcodes run into
         if "allocate" in str(error):  # out of memory: the file may be fine
             raise

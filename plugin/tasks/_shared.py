@@ -58,11 +58,21 @@ def with_vectors(
         path: their file.
         words: those to add (default: all that have a vector).
         most: how many of them (default: all).
+
+    Raises:
+        UserError: if no word of the training data has a vector.
     """
     vocabulary = vocabulary.with_frozen(vectors.words if words is None else words, most)
     known = vocabulary.words
     covered = sum(vectors.row(word) is not None for word in known)
-    logger.info(
+    if not covered:
+        raise UserError(
+            f"--word-embeddings {path} has no vector of any of the {len(known):,} training words; "
+            "give a file of the same language, with words in the same case"
+        )
+    few = 2 * covered < len(known)  # such as of another language, or in upper case
+    logger.log(
+        logging.WARNING if few else logging.INFO,
         "%s: %s vectors of width %d; %s of the %s training words (%.1f %%) have one; %s of other "
         "words are kept as they are",
         path, f"{len(vectors.words):,}", vectors.width, f"{covered:,}", f"{len(known):,}",

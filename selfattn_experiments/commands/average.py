@@ -86,7 +86,7 @@ def main(args: argparse.Namespace) -> None:
         set_temperature(state, temperature, args.output)
         print(f"temperature {temperature}")
     saved.write(state, args.output)
-    print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
+    print(f"averaged {', '.join(map(str, inputs))} into {args.output}")
     if args.by == "update":
         last = args.dir / "checkpoint_last.pt"
         _warn_of_gaps(set(newest.values()), last, save_interval(state))

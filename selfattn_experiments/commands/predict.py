@@ -7,7 +7,9 @@ Several make an ensemble.
   selfattn predict --model srl-en-small "The cat chased a mouse."
   selfattn predict --model translation-en-de-small "Save changes"
 
-A model of sentences or of translation reads one text per line. The rest is about semantic roles.
+Of standard input, a model of sentences or of translation reads one text per line, and so does one
+of translation of --input; one of sentences takes its corpora's forms there, as `selfattn predict
+sentences --help` says. The rest is about semantic roles.
 
 Examples: a text, a file of prose (empty lines end a paragraph), and standard input, one text per
 line:
@@ -93,7 +95,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--input", nargs="+", action="extend", type=Path, metavar="FILE",
                       help="any format that `selfattn prepare srl` reads, a words and a props "
                       "file, or two columns: word, and lemma of the predicate or -; of a model of "
-                      "translation, plain text, one sentence per line")  # fmt: skip
+                      "translation, plain text, one sentence per line; of one of sentences, what "
+                      "`selfattn prepare sentences` reads")  # fmt: skip
     add("--word-column", type=int, metavar="N", help="of --input, as for `selfattn prepare srl`")
     what.add_argument("--prose", type=Path, metavar="FILE", help="plain text")
     what.add_argument("--sentence", action="append", metavar="TEXT",

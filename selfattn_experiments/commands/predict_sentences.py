@@ -165,7 +165,10 @@ def wanted(
         return corpus.examples
     if not args.sentence:
         invite("Type sentences, one per line; Ctrl-D ends.")
-    texts = args.sentence or [line for line in typed() if line.strip()]
+    lines = args.sentence or list(typed())
+    texts = args.sentence or [line for line in lines if line.strip()]
+    if left_out := len(lines) - len(texts):
+        logger.warning("lines without a sentence are left out: %d", left_out)
     if not texts:
         raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
     words = [tokens.of_words(t.split()) if args.tokenized else tokens(t) for t in texts]

@@ -23,7 +23,7 @@ The grid file (flags as on a command line; entries in [] are optional):
   [cpus_per_run: 1] [gpus_per_run: 1] [user_dir: plugin]
   [slurm: --partition gpu --gpus 1 --time 24:00:00]         # sbatch
 
-For srl, `gold: FILE` (or {wsj: FILE, brown: FILE}) replaces `references`, and
+For srl, `gold: FILE` (or {wsj: FILE, brown: FILE}), which it needs, replaces `references`, and
 `predict: --decoder he` (flags of `selfattn predict`) replaces `generate`. The same holds for
 sentences, whose default `gold` is the test set of the folder; a folder prepared with --folds makes
 a run train every fold in turn (SYSTEM-SEED/foldN), and joins what each predicts of the part it held

@@ -15,6 +15,7 @@ import argparse
 import importlib.util
 import os
 import shlex
+from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn_tasks.cli import fairseq_command
@@ -36,7 +37,14 @@ def main(args: argparse.Namespace) -> None:
     print(shlex.join(["fairseq-train", *words]), flush=True)
     if args.dry_run:
         return
-    if importlib.util.find_spec("fairseq") is None:
+    fairseq = importlib.util.find_spec("fairseq")
+    if fairseq is None:
         raise UserError("training needs fairseq: `selfattn info` says how to get it")
+    given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    given.add_argument("--user-dir")
+    folder = given.parse_known_args(words)[0].user_dir
+    inside = Path(str(fairseq.origin)).parent  # where fairseq looks, too
+    if not any(Path(place, folder).exists() for place in ("", inside, inside.parent)):
+        raise UserError(f"--user-dir {folder} does not exist; without it, this plugin is used")
     command = fairseq_command("train", *words)
     os.execv(command[0], command)

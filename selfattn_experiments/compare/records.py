@@ -10,6 +10,20 @@ from selfattn_tasks.folder import sha256_of
 from .runs import RECORD_NAME, Found
 
 
+def check_tasks(found: Sequence[Found], task: str) -> None:
+    """Refuse runs of another task than the one that the references are of.
+
+    Raises:
+        UserError: naming the first.
+    """
+    for run in found:
+        if (own := _mapping(run.record.get("training")).get("task", task)) != task:
+            raise UserError(
+                f"{run.path} is of a run of the task {own}, but --ref is read as one of {task}; "
+                f"give the test set of {own} as --ref"
+            )
+
+
 def check_protocols(found: Sequence[Found]) -> tuple[str, list[str]]:
     """The protocol of all runs, and warnings: of runs that do not say theirs.
 

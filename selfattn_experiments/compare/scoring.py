@@ -22,7 +22,7 @@ from selfattn_tasks.metric import Metric, SentenceCounts
 from selfattn_tasks.registry import TASKS
 
 from .reading import check_distinct
-from .records import check_protocols, mixed_origins
+from .records import check_protocols, check_tasks, mixed_origins
 from .results import Run, Settings
 from .runs import Found
 
@@ -70,6 +70,7 @@ def score_runs(
         UserError: for a file that cannot be compared, with the reason.
     """
     found = [(system, run) for system, group in files.items() for run in group]
+    check_tasks([run for _, run in found], settings.task)
     protocol, warnings = check_protocols([run for _, run in found])
     warnings += mixed_origins([run for _, run in found])
     task = TASKS[settings.task]

@@ -185,7 +185,8 @@ def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
             )  # fmt: skip
         _draw_validation(panel, validation, style, "validation" if alone else name)
     panel.set_ylabel("loss")
-    panel.set_title("loss" if alone else "loss (thin lines: training)", fontsize=11)
+    thin = not alone and any(curves.train_loss for curves in runs.values())
+    panel.set_title("loss (thin lines: training)" if thin else "loss", fontsize=11)
     legend(panel)
 
 
@@ -201,7 +202,7 @@ def _draw_score(
     # A correlation may be negative at first.
     panel.set_ylim(bottom=min(0, panel.get_ylim()[0]))
     panel.set_title(f"{label} of the validation set", fontsize=11)
-    legend(panel, loc="lower right")
+    legend(panel)
 
 
 def _draw_validation(

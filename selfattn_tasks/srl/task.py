@@ -73,8 +73,11 @@ class SRL(Task):
         gold: Sequence[Sentence],
         lowercase: bool,
     ) -> list[str]:
-        """Predicates without an answer."""
-        return [*_absent(name, score(gold, output))]
+        """Predicates without an answer, and gold roles in the place of predicted ones."""
+        warnings = [*_absent(name, score(gold, output))]
+        if [s.propositions for s in output] == [s.propositions for s in gold]:
+            warnings.append(f"{name}: the predicted roles are the gold roles themselves")
+        return warnings
 
 
 def _absent(name: str, result: Result) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ FLAGS = """
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("srl_flags")
     data = prepared(folder, train=(20, 1), valid=(20, 2))
+    (folder / "unmet.txt").write_text("tulip" + 16 * " 0.1" + "\n")
     for width in (30, 250):
         numbers = " ".join(["0.1"] * width)
         (folder / f"wide{width}.txt").write_text(f"the {numbers}\ntulip {numbers}\n")
@@ -69,6 +70,7 @@ def build(data):
         ("--encoder-ffn-embed-dim 0", "--encoder-ffn-embed-dim 0 is not allowed"),
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
+        ("--word-embeddings DATA/../unmet.txt", "unmet.txt has no vector of any of the"),
         ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
         ("--criterion bio_crf", "--eval-decoder argmax does not fit --criterion bio_crf"),
         ("--criterion bio_crf --target predicates", "predicates does not fit --criterion bio_crf"),

@@ -43,6 +43,16 @@ def test_last_epochs(average, run_folder):
     assert not list(run_folder.glob(".average.pt*"))
 
 
+def test_runs_with_different_seeds_get_a_warning(average, run_folder):
+    inputs = run_folder / "checkpoint1.pt", run_folder / "checkpoint2.pt"
+    state = torch.load(inputs[0], weights_only=False)
+    for seed, warned in ((None, False), (2, True)):
+        state["cfg"]["model"].seed = seed
+        torch.save(state, inputs[0])
+        done = average("--inputs", *inputs, "--output", "average.pt", cwd=run_folder).ok()
+        assert ("runs with different seeds" in done.stderr) is warned
+
+
 def test_updates_whose_last_ends_an_epoch(average, run_folder):
     """Epochs of 3 updates, a checkpoint due every 2: update 6 is that of epoch 2, 3 is not due."""
     (run_folder / "checkpoint3.pt").unlink()

@@ -149,7 +149,7 @@ def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
 @pytest.mark.parametrize(
     ("args", "stdin", "sentence"),
     [
-        (["It ran."], "", "trained without predicate identification: give --predicates"),
+        (["It ran."], "", "trained without predicate identification: name the predicates"),
         (["It ran.", "--predicates", "swam"], "", "--predicates swam is neither a word"),
         ([], "It ran.\tran\nIt cost\t5 $.\n", "standard input, line 2, after the tab: 5 is nei"),
         (["--predicates", "ran", "It ran."], "", "not 'It ran.'; a TEXT comes before the flag"),
@@ -181,6 +181,16 @@ def test_a_person_is_told_to_type_sentences(monkeypatch, capsys, typed):
     (example,) = wanted(args, Kind("classification"), Tokens(), {})
     assert example.sentences == (("a", "b"),)
     assert capsys.readouterr().err == "Type sentences, one per line; Ctrl-D ends.\n"
+
+
+def test_empty_lines_are_left_out_with_a_warning(monkeypatch, caplog):
+    """What follows one in a pair is of the next line."""
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a\n\nb\n")))
+    monkeypatch.setattr("sys.stdin", stdin)
+    args = Namespace(input=None, sentence=None, tokenized=True)
+    (example,) = wanted(args, Kind("nli"), Tokens(), {})
+    assert example.sentences == (("a",), ("b",))
+    assert caplog.messages == ["lines without a sentence are left out: 1"]
 
 
 @pytest.mark.parametrize("piped", [False, True])

@@ -115,6 +115,8 @@ def test_train_fills_in_the_plugin(selfattn, run_cli, tmp_path):
     assert (done.returncode, done.stdout) == (0, line)
     done = selfattn(*words, "--user-dir=my own")
     assert done.stdout == "fairseq-train data --arch a --max-update 3 '--user-dir=my own'\n"
+    done = selfattn("train", "data", "--user-dir", "nowhere")
+    assert done.returncode == 2 and "--user-dir nowhere does not exist" in done.stderr
     done = selfattn("train", "--dry-run")
     assert done.returncode == 2 and "DATA is missing" in done.stderr
 

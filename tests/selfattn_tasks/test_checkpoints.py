@@ -153,6 +153,15 @@ def test_unreadable(kind, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("length", [100, 1000, 2000])
+def test_the_task_of_a_truncated_one_is_not_known(length, tmp_path):
+    path = tmp_path / "a.pt"
+    torch.save(state(), path)
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(UserError, match="truncated or damaged"):
+        checkpoints.by_task(path, {}, None)
+
+
 LIMITED = """
 import resource
 import sys

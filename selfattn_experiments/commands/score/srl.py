@@ -62,9 +62,10 @@ def main(args: argparse.Namespace) -> None:
     if result.spurious:
         print(f"{result.spurious} predicates are not in GOLD and are ignored", file=sys.stderr)
     if result.absent:
+        lemmas = "" if free else ", or have another lemma, which --end-to-end ignores"
         print(
-            f"{result.absent} predicates of GOLD are not in PRED"
-            f"{'' if free else ', or have another lemma'}: their arguments are missed",
+            f"{result.absent} predicates of GOLD are not in PRED{lemmas}: their arguments are "
+            "missed",
             file=sys.stderr,
         )
     try:

@@ -206,6 +206,6 @@ def draw_rates(rates: Sequence[Rate], path: Path) -> None:
         ("unequal ones called equivalent", green),
     ):  # fmt: skip
         axes.plot([], [], "D-", color=colour, markersize=5, linewidth=2, label=name)
-    axes.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))
     tidy(axes, grid="x")
     save(figure, path)

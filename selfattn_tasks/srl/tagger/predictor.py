@@ -172,8 +172,8 @@ class Predictor:
         """The predicates of some of the sentences that were read."""
         if not self.finders:
             raise UserError(
-                "this model was trained without predicate identification: give --predicates, or, "
-                "with --input, leave out --find-predicates"
+                "this model was trained without predicate identification: name the predicates, by "
+                "--predicates or, on the command line, in the file of --input"
             )
         probabilities = []
         for member in self.finders:

@@ -1,11 +1,14 @@
 """Counts in blocks and from beside the hypotheses, against counts of all sentences at once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
 
+from selfattn.errors import UserError
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import Found
 from selfattn_experiments.compare.scoring import score_runs
@@ -140,6 +143,13 @@ def test_a_folder_that_cannot_be_written_to(files, counted):
     before = sorted(files[1]["a"][0].path.parent.iterdir())
     assert score(files, ["BLEU"]).runs == score(files, ["BLEU"], keep=False).runs
     assert sorted(files[1]["a"][0].path.parent.iterdir()) == before
+
+
+def test_a_run_of_another_task_is_refused(files):
+    _, found = files
+    found["b"][1] = replace(found["b"][1], record={"training": {"task": "srl"}})
+    with pytest.raises(UserError, match="b2.out is of a run of the task srl, but --ref is read as"):
+        score(files)
 
 
 def test_runs_with_one_output_are_counted_once(files, counted):

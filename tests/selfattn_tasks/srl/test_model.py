@@ -224,7 +224,7 @@ def test_predicates_by_number():
 
 def test_a_model_that_finds_no_predicates_says_so():
     model = SRL(Predictor(members()))
-    sentence = "this model was trained without predicate identification: give --predicates"
+    sentence = "this model was trained without predicate identification: name the predicates"
     with pytest.raises(UserError, match=sentence):
         model("It ran.")
     assert len(list(model("It ran.", predicates=["ran"]).propositions)) == 1

@@ -1,8 +1,11 @@
 """The scorer on cases counted by hand, and what it refuses."""
 
+from pathlib import Path
+
 import pytest
 
 from selfattn.errors import UserError
+from selfattn_tasks.registry import TASKS
 from selfattn_tasks.srl import Proposition, Sentence, Span
 from selfattn_tasks.srl.formats.brackets import parse_brackets
 from selfattn_tasks.srl.metrics import tag_f1
@@ -79,6 +82,13 @@ def test_predicates_that_a_system_found():
     # In the third sentence also the three arguments of the first proposition.
     assert charged(gold, predicted) == Counts(3, 5, 3)
     assert charged(gold, gold) == score(gold, gold).overall
+
+
+def test_gold_roles_in_the_place_of_predicted_ones_get_a_warning():
+    said = TASKS["srl"].output_warnings("x", Path("x"), [GOLD], [GOLD], False)
+    assert said == ["x: the predicted roles are the gold roles themselves"]
+    other = sentence("(A1*) (V*) (A1* *) (AM-MNR*)")
+    assert not TASKS["srl"].output_warnings("x", Path("x"), [other], [GOLD], False)
 
 
 def test_nothing_to_find_is_zero():
