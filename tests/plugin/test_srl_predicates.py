@@ -272,7 +272,7 @@ def test_models_without_predicates_say_so(trained, corpus, run_cli, tmp_path):
     assert valid["valid_f1"] == trained["both"][1]["valid_f1"]
     assert "valid_predicate_f1" not in valid
     old = Predictor.load(tmp_path / "old.pt")
-    with pytest.raises(UserError, match="without predicate identification: give --predicates"):
+    with pytest.raises(UserError, match="without predicate identification: name the predicates"):
         old.predicates([("a", "b")])
     args = ["--input", corpus / "valid.conll", "--find-predicates"]
     done = label(run_cli, tmp_path / "old.pt", *args)
