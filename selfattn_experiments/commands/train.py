@@ -32,17 +32,18 @@ def main(args: argparse.Namespace) -> None:
     if not args.others:
         args.refuse("DATA is missing, the folder that `selfattn prepare` made for fairseq-train")
     words = list(args.others)
-    if not any(word.partition("=")[0] == "--user-dir" for word in words):
-        words += ["--user-dir", str(plugin_folder("--user-dir"))]
+    given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    given.add_argument("--user-dir")
+    folder = given.parse_known_args(words)[0].user_dir
+    if folder is None:
+        folder = str(plugin_folder("--user-dir"))
+        words += ["--user-dir", folder]
     print(shlex.join(["fairseq-train", *words]), flush=True)
     if args.dry_run:
         return
     fairseq = importlib.util.find_spec("fairseq")
     if fairseq is None:
         raise UserError("training needs fairseq: `selfattn info` says how to get it")
-    given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    given.add_argument("--user-dir")
-    folder = given.parse_known_args(words)[0].user_dir
     inside = Path(str(fairseq.origin)).parent  # where fairseq looks, too
     if not any(Path(place, folder).exists() for place in ("", inside, inside.parent)):
         raise UserError(f"--user-dir {folder} does not exist; without it, this plugin is used")
